@@ -1,0 +1,1 @@
+"""What users and plug-in writers import; everything else may change without notice."""

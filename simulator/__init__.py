@@ -1,0 +1,1 @@
+"""The simulated cluster: replays traces and synthetic load against the decision core."""
