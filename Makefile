@@ -57,7 +57,7 @@ lint: $(STAMP) ## Check style, formatting, types and the import arrows
 	$(BIN)/ruff check --quiet . || status=1; \
 	$(BIN)/ruff format --quiet --check . || { echo "formatting differs: run 'make format'"; status=1; }; \
 	$(BIN)/mypy --no-error-summary || status=1; \
-	$(BIN)/lint-imports || status=1; \
+	$(BIN)/lint-imports --no-logo || status=1; \
 	exit $$status
 
 format: $(STAMP) ## Format the code and sort the imports
