@@ -1,1 +1,1 @@
-"""The manager: keeps the state of the cluster, takes requests and carries out what the decision core decides."""
+"""The manager: keeps the state of the cluster and carries out what the decision core decides."""
