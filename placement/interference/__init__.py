@@ -1,0 +1,41 @@
+"""Interference models, chosen by name from one visible list."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from placement.interference.additive import AdditiveCoefficients, AdditiveInterference
+from placement.interference.base import ALONE, UNKNOWN, InterferenceModel, Prediction, Resident
+from placement.interference.none import NoInterference
+from placement.model import UnknownName
+
+MODELS: dict[str, Callable[[], InterferenceModel]] = {
+    "none": NoInterference,
+    "additive": AdditiveInterference,
+}
+
+
+def model_named(name: str) -> InterferenceModel:
+    """The interference model of that name.
+
+    Raises:
+        UnknownName: nobody registered it.
+    """
+    build = MODELS.get(name)
+    if build is None:
+        raise UnknownName(f"interference model {name!r} is unknown; choose one of {', '.join(sorted(MODELS))}")
+    return build()
+
+
+__all__ = [
+    "ALONE",
+    "MODELS",
+    "UNKNOWN",
+    "AdditiveCoefficients",
+    "AdditiveInterference",
+    "InterferenceModel",
+    "NoInterference",
+    "Prediction",
+    "Resident",
+    "model_named",
+]

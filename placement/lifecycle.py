@@ -1,0 +1,135 @@
+"""The life of a job: one transition table, and the record that walks it."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass, field
+
+from placement.model import Assignment, Job, StateError, StopCause
+
+
+class JobState(enum.Enum):
+    """Where a job is in its life."""
+
+    QUEUED = "queued"
+    """Waits for room."""
+    PLACED = "placed"
+    """Has its shares, but waits for preempted jobs to leave them."""
+    STARTING = "starting"
+    """Its workers have been told to start."""
+    RUNNING = "running"
+    """Every worker has reported that it runs."""
+    STOPPING = "stopping"
+    """Its workers have been told to stop."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+
+
+class Move(enum.Enum):
+    """What makes a job change its state."""
+
+    PLACE = "place"
+    CLAIM = "claim"
+    """Placed on shares that preempted jobs have yet to leave."""
+    START = "start"
+    RUN = "run"
+    STOP = "stop"
+    UNPLACE = "unplace"
+    """A claim came to nothing: back to the queue without an attempt."""
+    REQUEUE = "requeue"
+    SUCCEED = "succeed"
+    FAIL = "fail"
+    CANCEL = "cancel"
+    REJECT = "reject"
+
+
+S, M = JobState, Move
+
+TRANSITIONS: dict[tuple[JobState, Move], JobState] = {
+    (S.QUEUED, M.PLACE): S.STARTING,
+    (S.QUEUED, M.CLAIM): S.PLACED,
+    (S.QUEUED, M.CANCEL): S.CANCELLED,
+    (S.QUEUED, M.REJECT): S.REJECTED,
+    (S.PLACED, M.START): S.STARTING,
+    (S.PLACED, M.UNPLACE): S.QUEUED,
+    (S.PLACED, M.CANCEL): S.CANCELLED,
+    (S.STARTING, M.RUN): S.RUNNING,
+    (S.STARTING, M.STOP): S.STOPPING,
+    (S.STARTING, M.SUCCEED): S.SUCCEEDED,
+    (S.STARTING, M.FAIL): S.FAILED,
+    (S.STARTING, M.REQUEUE): S.QUEUED,
+    (S.RUNNING, M.STOP): S.STOPPING,
+    (S.RUNNING, M.SUCCEED): S.SUCCEEDED,
+    (S.RUNNING, M.FAIL): S.FAILED,
+    (S.RUNNING, M.REQUEUE): S.QUEUED,
+    (S.STOPPING, M.SUCCEED): S.SUCCEEDED,
+    (S.STOPPING, M.FAIL): S.FAILED,
+    (S.STOPPING, M.CANCEL): S.CANCELLED,
+    (S.STOPPING, M.REQUEUE): S.QUEUED,
+}
+"""Every legal move.  STOPPING may still succeed: the job ended by itself before the order reached it."""
+
+ENDED = frozenset({S.SUCCEEDED, S.FAILED, S.CANCELLED, S.REJECTED})
+HOLDING = frozenset({S.PLACED, S.STARTING, S.RUNNING, S.STOPPING})
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """One step of one job's life, as it is stored and shown."""
+
+    job_id: str
+    attempt: int
+    before: JobState | None
+    after: JobState
+    at_s: float
+    note: str = ""
+
+
+@dataclass(slots=True)
+class JobRecord:
+    """All that the core knows of one job; only the scheduler changes it.
+
+    ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted job still sits
+    on while another is already accounted for them.  ``served_s`` is work done in earlier attempts, in
+    solo-equivalent seconds.  Predicted slowdowns are None when unknown.
+    """
+
+    job: Job
+    state: JobState = JobState.QUEUED
+    attempt: int = 0
+    assignments: tuple[Assignment, ...] = ()
+    vacating: tuple[Assignment, ...] = ()
+    started_workers: set[int] = field(default_factory=set)
+    exited_workers: set[int] = field(default_factory=set)
+    waits_for: set[str] = field(default_factory=set)
+    stop_cause: StopCause | None = None
+    first_placed_s: float | None = None
+    placed_s: float | None = None
+    ended_s: float | None = None
+    held_s: float = 0.0
+    served_s: float = 0.0
+    attempt_served_s: float | None = None
+    retries_used: int = 0
+    preemptions: int = 0
+    exit_code: int | None = None
+    failure: str = ""
+    predicted_slowdown: float | None = None
+    predicted_upper: float | None = None
+
+    def move(self, move: Move, at_s: float, note: str = "") -> Transition:
+        """Make one legal move.
+
+        Raises:
+            StateError: the table has no such move; the message tells the job's story so far.
+        """
+        after = TRANSITIONS.get((self.state, move))
+        if after is None:
+            raise StateError(
+                f"job {self.job.job_id}: cannot {move.value} while {self.state.value} "
+                f"(attempt {self.attempt}, placed at {self.placed_s}, preempted {self.preemptions} times, "
+                f"workers started {sorted(self.started_workers)}, exited {sorted(self.exited_workers)})"
+            )
+        before, self.state = self.state, after
+        return Transition(self.job.job_id, self.attempt, before, after, at_s, note)

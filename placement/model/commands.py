@@ -1,0 +1,41 @@
+"""What shall be done: the only way out of the core."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from placement.model.share import Assignment
+
+
+class StopCause(enum.Enum):
+    """Why a worker is told to stop."""
+
+    CANCELLED = "cancelled"
+    PREEMPTED = "preempted"
+    TIME_LIMIT = "time-limit"
+    SIBLING_FAILED = "sibling-failed"
+
+
+@dataclass(frozen=True, slots=True)
+class StartWorker:
+    """Run one worker of an attempt with these shares; doing it twice must do it once."""
+
+    job_id: str
+    attempt: int
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class StopWorker:
+    """End one worker of an attempt: ask first, kill after ``grace_s``."""
+
+    job_id: str
+    attempt: int
+    worker: int
+    node_id: str
+    cause: StopCause
+    grace_s: float
+
+
+Command = StartWorker | StopWorker

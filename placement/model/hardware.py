@@ -1,0 +1,106 @@
+"""What a cluster is made of: GPU models, GPUs, nodes."""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+
+from placement.model.errors import InvalidSpec, UnknownName
+
+GIB = 1 << 30
+MAX_GPUS_PER_NODE = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One physical GPU; its identity is the UUID, never an index.
+
+    ``memory_bytes`` None means unknown (then memory constrains nothing on it).
+    """
+
+    uuid: str
+    model: str
+    memory_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """One machine; ``cpu_milli`` and ``ram_bytes`` None mean unlimited (or unknown)."""
+
+    node_id: str
+    gpus: tuple[Gpu, ...] = ()
+    cpu_milli: int | None = None
+    ram_bytes: int | None = None
+
+
+KNOWN_GPU_MEMORY_BYTES = {
+    "A10-24GB": 24 * GIB,
+    "A30-24GB": 24 * GIB,
+    "A100-SXM4-40GB": 40 * GIB,
+    "A100-PCIE-40GB": 40 * GIB,
+    "A100-SXM4-80GB": 80 * GIB,
+    "A100-PCIE-80GB": 80 * GIB,
+    "B200-180GB": 180 * GIB,
+    "GH200-96GB": 96 * GIB,
+    "H100-NVL-94GB": 94 * GIB,
+    "H100-PCIE-80GB": 80 * GIB,
+    "H100-SXM5-80GB": 80 * GIB,
+    "H200-SXM5-141GB": 141 * GIB,
+    "K80-12GB": 12 * GIB,
+    "L4-24GB": 24 * GIB,
+    "L40S-48GB": 48 * GIB,
+    "P100-SXM2-16GB": 16 * GIB,
+    "RTX4090-24GB": 24 * GIB,
+    "T4-16GB": 16 * GIB,
+    "V100-SXM2-16GB": 16 * GIB,
+    "V100-SXM2-32GB": 32 * GIB,
+}
+"""Nominal memory of the GPU models that short cluster forms may name."""
+
+OPENB_MODELS = ("P100", "T4", "V100M16", "V100M32", "A10", "G1", "G2", "G3")
+GAVEL_MODELS = ("k80", "p100", "v100")
+"""Names that public traces use; their memory is not stated there, so it stays unknown."""
+
+
+def model_matches(selector: str, model: str) -> bool:
+    """Whether a selector names this model: the whole name or its leading parts, in any case.
+
+    ``A100`` and ``A100-SXM4`` select ``A100-SXM4-80GB``; ``A10`` does not.
+    """
+    wanted, name = selector.lower(), model.lower()
+    return name == wanted or name.startswith(wanted + "-")
+
+
+def known_gpu_models() -> tuple[str, ...]:
+    """Every GPU model that can be named without a node reporting it."""
+    return (*sorted(KNOWN_GPU_MEMORY_BYTES), *OPENB_MODELS, *GAVEL_MODELS)
+
+
+def suggest_gpu_model(name: str) -> str:
+    """A hint for a mistyped model: ``; did you mean 'H100-SXM5-80GB'?`` or the list of models."""
+    folded = {model.lower(): model for model in known_gpu_models()}
+    close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
+    if close:
+        return f"; did you mean {folded[close[0]]!r}?"
+    return f"; known models: {', '.join(known_gpu_models())}"
+
+
+def node_from_short_form(text: str, node_id: str) -> Node:
+    """A node from ``4xA100-SXM4-80GB``: four GPUs of that model, unlimited CPU and RAM.
+
+    Raises:
+        InvalidSpec: not of that form, or no GPUs or more than 64.
+        UnknownName: nobody knows the GPU model.
+    """
+    count, times, model = text.partition("x")
+    if not times or not count.isascii() or not count.isdigit() or len(count) > 4 or not model:
+        raise InvalidSpec(f"node {text!r}: write COUNTxMODEL, for example 4xA100-SXM4-80GB")
+    if not 1 <= int(count) <= MAX_GPUS_PER_NODE:
+        raise InvalidSpec(f"node {text!r}: a node has 1 to {MAX_GPUS_PER_NODE} GPUs")
+    folded = {known.lower(): known for known in known_gpu_models()}
+    known = folded.get(model.lower())
+    if known is None:
+        raise UnknownName(f"GPU model {model!r} is unknown{suggest_gpu_model(model)}")
+    memory_bytes = KNOWN_GPU_MEMORY_BYTES.get(known)
+    gpus = tuple(Gpu(f"GPU-{node_id}-{slot}", known, memory_bytes) for slot in range(int(count)))
+    return Node(node_id, gpus)

@@ -1,0 +1,121 @@
+"""What a user asks for: a Job of equal workers, each with one Request."""
+
+from __future__ import annotations
+
+import enum
+import math
+from dataclasses import dataclass
+
+from placement.model.amounts import MAX_BYTES, WHOLE_GPU_MILLI
+from placement.model.errors import InvalidAmount, InvalidSpec
+
+MAX_WORKERS = 100_000
+MAX_GPUS_PER_WORKER = 1024
+
+
+class Mode(enum.Enum):
+    """How a share of a GPU is held."""
+
+    EXCLUSIVE = "exclusive"
+    MIG = "mig"
+    MPS = "mps"
+    TIMESLICE = "timeslice"
+
+
+class Isolation(enum.Enum):
+    """Who may be a neighbour: anyone, the same tenant, or nobody on the same silicon."""
+
+    NONE = "none"
+    TENANT = "tenant"
+    HARDWARE = "hardware"
+
+
+class JobKind(enum.Enum):
+    """What the job is for; policies may treat kinds differently."""
+
+    TRAINING = "training"
+    INFERENCE = "inference"
+    REALTIME = "realtime"
+    INTERACTIVE = "interactive"
+
+
+ANY_MODE = frozenset(Mode)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one worker needs; amounts are per GPU, CPU and RAM per worker.
+
+    ``memory_bytes`` None means unknown: it then constrains nothing.  ``compute_milli`` None means auto:
+    :func:`placement.partition.needs.needs_of` derives it from the profile or the memory, else a whole GPU.
+
+    Raises:
+        InvalidAmount, InvalidSpec: a field is out of range or two fields contradict each other.
+    """
+
+    gpus: int = 1
+    memory_bytes: int | None = None
+    compute_milli: int | None = None
+    gpu_models: tuple[str, ...] = ()
+    modes: frozenset[Mode] = ANY_MODE
+    mig_profile: str | None = None
+    isolation: Isolation = Isolation.NONE
+    max_slowdown: float | None = None
+    cpu_milli: int = 0
+    ram_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        _within("gpus", self.gpus, 0, MAX_GPUS_PER_WORKER)
+        _within("cpu_milli", self.cpu_milli, 0, MAX_BYTES)
+        _within("ram_bytes", self.ram_bytes, 0, MAX_BYTES)
+        if self.memory_bytes is not None:
+            _within("memory", self.memory_bytes, 1, MAX_BYTES)
+        if self.compute_milli is not None:
+            _within("compute", self.compute_milli, 1, WHOLE_GPU_MILLI)
+        if self.max_slowdown is not None and not (math.isfinite(self.max_slowdown) and self.max_slowdown >= 1):
+            raise InvalidAmount(f"max_slowdown: {self.max_slowdown} must be a number of at least 1")
+        if not self.modes:
+            raise InvalidSpec("mode: at least one mode must be accepted")
+        if self.mig_profile is not None and Mode.MIG not in self.modes:
+            raise InvalidSpec(f"mig_profile: {self.mig_profile!r} asks for MIG, but mode does not accept mig")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One submission; ``workers`` start together or not at all.
+
+    ``submit_s`` is in the manager's (or the simulator's) seconds; ``sequence`` is the order of arrival and
+    breaks every tie.  ``duration_s`` is what the policies may know of the solo run time, None if unknown.
+    ``immediate`` jobs are decided once, on arrival: placed or rejected, never queued.
+    """
+
+    job_id: str
+    request: Request
+    submit_s: float
+    sequence: int
+    name: str = ""
+    tenant: str = "default"
+    workers: int = 1
+    kind: JobKind = JobKind.TRAINING
+    priority: int = 0
+    preemptible: bool = True
+    retries: int = 0
+    time_limit_s: float | None = None
+    duration_s: float | None = None
+    profile: str | None = None
+    grace_s: float = 5.0
+    immediate: bool = False
+
+    def __post_init__(self) -> None:
+        _within("workers", self.workers, 1, MAX_WORKERS)
+        _within("retries", self.retries, 0, 1000)
+        _within("priority", self.priority, -1_000_000, 1_000_000)
+        for field in ("time_limit_s", "duration_s", "grace_s", "submit_s"):
+            value = getattr(self, field)
+            if value is not None and not (math.isfinite(value) and value >= 0):
+                raise InvalidAmount(f"{field}: {value} must be a finite number of at least 0")
+
+
+def _within(what: str, value: int, low: int, high: int) -> None:
+    if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+        raise InvalidAmount(f"{what}: {value} must be a whole number from {low} to {high}")

@@ -1,0 +1,39 @@
+"""What is known of a job's behaviour on a GPU."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from placement.model.errors import InvalidSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """Solo step rate and pressure on each channel, in thousandths of what the GPU offers; None is unknown.
+
+    ``steps_per_s`` maps a GPU model (or ``*`` for any) to the solo step rate there.
+    """
+
+    name: str
+    steps_per_s: Mapping[str, float] = field(default_factory=dict)
+    sm_milli: int | None = None
+    dram_milli: int | None = None
+    l2_milli: int | None = None
+    pcie_milli: int | None = None
+    memory_bytes: int | None = None
+
+    def __post_init__(self) -> None:
+        for channel in ("sm_milli", "dram_milli", "l2_milli", "pcie_milli"):
+            value = getattr(self, channel)
+            if value is not None and not (isinstance(value, int) and 0 <= value <= 1000):
+                raise InvalidSpec(f"profile {self.name!r}: {channel}: {value} must be a whole number from 0 to 1000")
+        for model, rate in self.steps_per_s.items():
+            if not (math.isfinite(rate) and rate > 0):
+                raise InvalidSpec(f"profile {self.name!r}: steps_per_s: {model}: {rate} must be above 0")
+
+    def solo_rate(self, gpu_model: str) -> float | None:
+        """Steps per second alone on this GPU model, None if unknown."""
+        rate = self.steps_per_s.get(gpu_model)
+        return self.steps_per_s.get("*") if rate is None else rate

@@ -1,0 +1,32 @@
+"""What a job holds: shares of GPUs, grouped by worker."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement.model.job import Mode
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A whole GPU, a MIG slice, an MPS share or a time slice: all one kind of thing.
+
+    ``memory_bytes`` None means that the job stated none (it is then not accounted).  A MIG slice is known by
+    (``gpu_uuid``, ``mig_profile``, ``mig_start``), where the start is the first memory slice.
+    """
+
+    gpu_uuid: str
+    mode: Mode
+    compute_milli: int
+    memory_bytes: int | None = None
+    mig_profile: str | None = None
+    mig_start: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """Where one worker of a job runs and what it holds there."""
+
+    worker: int
+    node_id: str
+    shares: tuple[Share, ...]

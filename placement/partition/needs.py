@@ -1,0 +1,100 @@
+"""What a request means on one GPU model: the shares that would satisfy it, best first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement.model import WHOLE_GPU_MILLI, Isolation, Mode, Profile, Request, model_matches
+from placement.partition.geometry import MigGeometry, geometry_of
+
+MPS_MAX_CLIENTS = 48
+"""Client limit of one MPS server since Volta (NVIDIA MPS documentation)."""
+
+AUTO_STEP_MILLI = 50
+"""Automatic compute shares are rounded up to this step, so that like requests stay alike."""
+
+MODE_ORDER = (Mode.MPS, Mode.TIMESLICE, Mode.MIG, Mode.EXCLUSIVE)
+"""Shares before slices before a whole GPU: the first that fits is taken."""
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """One share per GPU that would do; ``mig_profile`` is an index into the model's geometry.
+
+    ``memory_bytes`` None is not accounted.
+    """
+
+    mode: Mode
+    compute_milli: int
+    memory_bytes: int | None
+    mig_profile: int | None = None
+
+
+def needs_of(request: Request, profile: Profile | None, model: str, gpu_memory_bytes: int | None) -> dict[Mode, Need]:
+    """The acceptable shares of one GPU of this model, by mode; empty if the model cannot serve the request."""
+    if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
+        return {}
+    memory = request.memory_bytes
+    if memory is None and profile is not None:
+        memory = profile.memory_bytes
+    if memory is not None and gpu_memory_bytes is not None and memory > gpu_memory_bytes:
+        return {}
+    compute = _compute_milli(request, profile, memory, gpu_memory_bytes)
+    modes = _accepted(request, compute)
+    needs = {mode: Need(mode, compute, memory) for mode in (Mode.MPS, Mode.TIMESLICE) if mode in modes}
+    geometry = geometry_of(model) if Mode.MIG in modes else None
+    if geometry is not None:
+        chosen = _mig_profile(geometry, request, compute, memory)
+        if chosen is not None:
+            cut = geometry.profiles[chosen]
+            needs[Mode.MIG] = Need(Mode.MIG, geometry.compute_milli(cut), cut.memory_bytes, chosen)
+    if Mode.EXCLUSIVE in modes:
+        needs[Mode.EXCLUSIVE] = Need(Mode.EXCLUSIVE, WHOLE_GPU_MILLI, gpu_memory_bytes)
+    return needs
+
+
+def _accepted(request: Request, compute_milli: int) -> frozenset[Mode]:
+    if request.mig_profile is not None:
+        return frozenset({Mode.MIG})
+    modes = request.modes
+    if request.isolation is Isolation.HARDWARE:
+        modes = modes & {Mode.EXCLUSIVE, Mode.MIG}
+    if compute_milli == WHOLE_GPU_MILLI and Mode.EXCLUSIVE in modes:
+        return frozenset({Mode.EXCLUSIVE})
+    return modes
+
+
+def _compute_milli(
+    request: Request, profile: Profile | None, memory_bytes: int | None, gpu_memory_bytes: int | None
+) -> int:
+    """The stated compute; else the profile's SM use; else as much as of the memory; else the whole GPU."""
+    if request.compute_milli is not None:
+        return request.compute_milli
+    if profile is not None and profile.sm_milli is not None:
+        wanted = profile.sm_milli
+    elif memory_bytes is not None and gpu_memory_bytes is not None:
+        wanted = -(-WHOLE_GPU_MILLI * memory_bytes // gpu_memory_bytes)
+    else:
+        return WHOLE_GPU_MILLI
+    rounded = -(-wanted // AUTO_STEP_MILLI) * AUTO_STEP_MILLI
+    return min(max(rounded, AUTO_STEP_MILLI), WHOLE_GPU_MILLI)
+
+
+def _mig_profile(
+    geometry: MigGeometry, request: Request, compute_milli: int, memory_bytes: int | None
+) -> int | None:
+    """The named profile, else the smallest that holds the compute and the memory; media slices only by name."""
+    stated = request.compute_milli
+    fitting = [
+        (cut.compute_slices, cut.memory_slices, i)
+        for i, cut in enumerate(geometry.profiles)
+        if (cut.name == request.mig_profile if request.mig_profile is not None else not cut.media)
+        and (memory_bytes is None or cut.memory_bytes >= memory_bytes)
+        and _holds(geometry.compute_milli(cut), compute_milli if request.mig_profile is None else stated)
+    ]
+    return min(fitting)[2] if fitting else None
+
+
+def _holds(slice_milli: int, wanted_milli: int | None) -> bool:
+    # 7g is the whole GPU although seven rounded slices add up to 1000 only by definition.
+    return wanted_milli is None or slice_milli >= wanted_milli
