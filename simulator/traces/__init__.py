@@ -1,0 +1,63 @@
+"""Readers of recorded workloads: one small file a format, listed here.
+
+To add a format, write a module with one :class:`~simulator.traces.base.TraceFormat` and list it in
+``FORMATS``; recognition asks in this order.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from placement.model import InvalidInput, UnknownName
+from simulator.traces.base import ReadOptions, Trace, TraceFormat
+from simulator.traces.gavel import GAVEL
+from simulator.traces.openb import OPENB
+from simulator.traces.own import OWN
+from simulator.traces.philly import PHILLY
+from simulator.traces.reading import read_as, recognise
+from simulator.traces.tiresias import TIRESIAS
+
+FORMATS: tuple[TraceFormat, ...] = (OWN, OPENB, PHILLY, TIRESIAS, GAVEL)
+
+
+def format_named(name: str) -> TraceFormat:
+    """The trace format of that name.
+
+    Raises:
+        UnknownName: nobody registered it.
+    """
+    for candidate in FORMATS:
+        if candidate.name == name:
+            return candidate
+    names = ", ".join(candidate.name for candidate in FORMATS)
+    raise UnknownName(f"trace format {name!r} is unknown; choose one of {names}")
+
+
+def read_trace(path: Path, options: ReadOptions, format_name: str | None = None) -> Trace:
+    """Read a trace, plain or gzip; without a name the format is recognised from the content.
+
+    Raises:
+        BrokenTrace: a line cannot be read; the message starts with ``FILE:LINE:``.
+        InvalidInput: the file cannot be opened, its format is not recognised, or an option does not fit it.
+    """
+    chosen = format_named(format_name) if format_name is not None else recognise(path, FORMATS)
+    for key in options.options:
+        if key not in chosen.options:
+            known = ", ".join(chosen.options) or "none"
+            raise InvalidInput(f"option {key!r} does not fit a {chosen.name} trace; it knows: {known}")
+    trace = read_as(chosen, path, options)
+    rejected = [
+        f"{row.job_id}"
+        for row in trace.rows
+        if row.duration_by_model_s is not None and not row.duration_by_model_s
+    ]
+    if rejected:
+        notice = (
+            f"{trace.path}: {len(rejected)} of {len(trace.rows)} jobs have no measured rate and are rejected"
+        )
+        trace = dataclasses.replace(trace, notices=(*trace.notices, notice))
+    return trace
+
+
+__all__ = ["FORMATS", "ReadOptions", "Trace", "TraceFormat", "format_named", "read_trace"]
