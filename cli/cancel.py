@@ -1,0 +1,49 @@
+"""`cotenant cancel`: end jobs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.connection import connect, manager_option
+
+if TYPE_CHECKING:
+    from manager.wire.models import JobView
+
+
+@click.command(short_help="End jobs, waiting or running.")
+@click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
+@manager_option
+def cancel(jobs: tuple[str, ...], manager_url: str | None) -> int:
+    r"""End jobs: one that waits ends at once, one that runs is asked first and killed after its grace.
+
+    A job that has ended already stays as it is.  Unknown ids are named, and the others
+    are cancelled.
+
+    \b
+    Examples:
+      cotenant cancel 01hx3k
+      cotenant cancel $(cotenant queue --tenant vision -o json | jq -r '.[].job_id')
+    """
+    from placement.model import NotFound
+
+    missing = 0
+    with connect(manager_url) as client:
+        for job_id in jobs:
+            try:
+                job = client.cancel(job_id)
+            except NotFound as error:
+                missing += 1
+                click.echo(f"cotenant: {error}", err=True)
+                continue
+            click.echo(_said(job))
+    return 1 if missing else 0
+
+
+def _said(job: JobView) -> str:
+    from placement.lifecycle import ENDED, JobState
+
+    if job.state in ENDED and job.state is not JobState.CANCELLED:
+        return f"{job.job_id} had ended already: {job.state.value}"
+    return f"{job.job_id} cancelled"

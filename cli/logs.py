@@ -1,0 +1,83 @@
+"""`cotenant logs`: the output of a job."""
+
+from __future__ import annotations
+
+import time
+from typing import IO, TYPE_CHECKING
+
+import click
+
+from cli.connection import connect, manager_option
+
+if TYPE_CHECKING:
+    from manager.wire.client import Client
+
+
+@click.command(short_help="Print the output of a job.")
+@click.argument("job")
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended, over all its attempts.")
+@click.option(
+    "--worker", type=click.IntRange(min=0), default=0, show_default=True, help="Of this worker of a gang."
+)
+@click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt.  [default: the latest]")
+@manager_option
+def logs(job: str, follow: bool, worker: int, attempt: int | None, manager_url: str | None) -> None:
+    r"""Print what JOB wrote to its standard output and error.
+
+    \b
+    Examples:
+      cotenant logs 01hx3k
+      cotenant logs -f 01hx3k
+      cotenant logs --worker 1 --attempt 2 01hx3k
+    """
+    out = click.get_binary_stream("stdout")
+    with connect(manager_url) as client:
+        copy = _Copy(client, out, job, worker)
+        if follow:
+            _follow(copy, attempt)
+        else:
+            copy.rest(attempt)
+
+
+class _Copy:
+    """Copies one worker's output, part by part."""
+
+    def __init__(self, client: Client, out: IO[bytes], job_id: str, worker: int) -> None:
+        self.client = client
+        self.job_id = job_id
+        self._out = out
+        self._worker = worker
+
+    def rest(self, attempt: int | None, offset: int = 0) -> tuple[int, bool]:
+        """Copy what is there from ``offset`` on; returns the new offset, and whether that was the end."""
+        while True:
+            chunk = self.client.logs(self.job_id, self._worker, attempt, offset)
+            if chunk.data:
+                self._out.write(chunk.data)
+                self._out.flush()
+            attempt = chunk.attempt
+            if chunk.complete or chunk.next_offset <= offset:
+                return max(offset, chunk.next_offset), chunk.complete
+            offset = chunk.next_offset
+
+
+def _follow(copy: _Copy, only_attempt: int | None) -> None:
+    """Copy an attempt, or the latest and all that follow, until the job has ended."""
+    from cli.follow import POLL_S, patiently
+    from placement.lifecycle import ENDED
+
+    job = copy.client.job(copy.job_id)
+    attempt, offset = only_attempt or max(1, job.attempt), 0
+    while True:
+        # The state is read first: output that a job left before it ended is then surely copied after that.
+        job = patiently(lambda: copy.client.job(copy.job_id))
+        complete = False
+        if job.attempt >= attempt:
+            offset, complete = copy.rest(attempt, offset)
+        if complete:
+            attempt, offset = attempt + 1, 0
+        over = job.state in ENDED and (not complete or job.attempt < attempt)
+        if over or (complete and only_attempt is not None):
+            return
+        if not complete:
+            time.sleep(POLL_S)

@@ -1,0 +1,143 @@
+"""Listings: one way to show rows as a table, as a wide table or as JSON."""
+
+from __future__ import annotations
+
+import enum
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+import click
+
+from cli.failures import one_line
+
+Row = TypeVar("Row")
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+NOTHING = "-"
+"""Stands for a value that does not exist (yet)."""
+UNKNOWN = "unknown"
+"""Stands for a value that exists, but that nobody has measured or can predict."""
+
+
+class Format(enum.Enum):
+    """How a listing is shown."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+
+
+class Align(enum.Enum):
+    """Where a column's text stands; numbers to the right."""
+
+    LEFT = "left"
+    RIGHT = "right"
+
+
+@dataclass(frozen=True, slots=True)
+class Column(Generic[Row]):
+    """One column: its title, how to read its text from a row, and whether only the wide table has it."""
+
+    title: str
+    text: Callable[[Row], str | None]
+    align: Align = Align.LEFT
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[Row]):
+    """Rows and columns.
+
+    ``as_json`` turns a row into what JSON can hold; ``empty`` is said on stderr when there are no rows.
+    """
+
+    columns: Sequence[Column[Row]]
+    rows: Sequence[Row]
+    as_json: Callable[[Row], Any]
+    empty: str
+
+    def cells(self, *, wide: bool) -> tuple[list[Column[Row]], list[list[str]]]:
+        """The columns to show, and the text of each cell on one line."""
+        columns = [column for column in self.columns if wide or not column.wide]
+        return columns, [[one_line(column.text(row) or NOTHING) for column in columns] for row in self.rows]
+
+
+def output_option(command: Command) -> Command:
+    """Add ``-o table|wide|json`` as the argument ``output``."""
+    return click.option(
+        "-o",
+        "--output",
+        type=click.Choice([form.value for form in Format]),
+        default=Format.TABLE.value,
+        show_default=True,
+        help="How to show the result.",
+    )(command)
+
+
+def show(listing: Listing[Row], output: str) -> None:
+    """Print a listing; styled on a terminal, plain text of fixed columns otherwise."""
+    form = Format(output)
+    if form is Format.JSON:
+        show_json([listing.as_json(row) for row in listing.rows])
+    elif not listing.rows:
+        click.echo(listing.empty, err=True)
+    elif sys.stdout.isatty():
+        from rich.console import Console
+
+        Console().print(rich_table(listing, wide=form is Format.WIDE))
+    else:
+        click.echo(plain_table(listing, wide=form is Format.WIDE))
+
+
+def show_json(value: Any) -> None:
+    """Print JSON in a stable form; an undefined number is null, never NaN."""
+    click.echo(json.dumps(value, indent=2, allow_nan=False))
+
+
+def plain_table(listing: Listing[Row], *, wide: bool = False) -> str:
+    """The table as text: columns two spaces apart, nothing cut, no trailing blanks."""
+    columns, cells = listing.cells(wide=wide)
+    lines = [[column.title for column in columns], *cells]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
+    return "\n".join(
+        "  ".join(map(_pad, line, widths, [column.align for column in columns])).rstrip() for line in lines
+    )
+
+
+def rich_table(listing: Listing[Row], *, wide: bool = False, title: str | None = None) -> Any:
+    """The table as a rich renderable, states coloured."""
+    from rich.table import Table
+    from rich.text import Text
+
+    columns, cells = listing.cells(wide=wide)
+    table = Table(
+        box=None, title=title, title_justify="left", title_style="bold", header_style="bold", pad_edge=False
+    )
+    for column in columns:
+        table.add_column(column.title, justify=column.align.value, overflow="fold")
+    for line in cells:
+        # Text, not str: names that users choose are no markup.
+        table.add_row(*[Text(text, style=STATE_STYLES.get(text, "")) for text in line])
+    return table
+
+
+STATE_STYLES = {
+    "queued": "yellow",
+    "placed": "yellow",
+    "starting": "cyan",
+    "running": "bold cyan",
+    "stopping": "magenta",
+    "succeeded": "green",
+    "failed": "red",
+    "cancelled": "dim",
+    "rejected": "red",
+    UNKNOWN: "dim",
+    NOTHING: "dim",
+}
+
+
+def _pad(text: str, width: int, align: Align) -> str:
+    return text.rjust(width) if align is Align.RIGHT else text.ljust(width)

@@ -1,0 +1,89 @@
+"""How single values read: times, slowdowns, shares, places."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cli.tables import UNKNOWN
+
+if TYPE_CHECKING:
+    from manager.wire.models import JobView, RequestSpec, ShareView
+
+
+def duration_text(seconds: float) -> str:
+    """A span of time in its two largest units: ``12s``, ``3m05s``, ``2h10m``, ``3d04h``."""
+    whole = max(0, int(seconds))
+    if whole < 60:
+        return f"{whole}s"
+    if whole < 3600:
+        return f"{whole // 60}m{whole % 60:02d}s"
+    if whole < 86400:
+        return f"{whole // 3600}h{whole % 3600 // 60:02d}m"
+    return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
+
+
+def slowdown_text(slowdown: float | None) -> str:
+    """``1.20x``, or ``unknown``."""
+    return UNKNOWN if slowdown is None else f"{slowdown:.2f}x"
+
+
+def prediction_text(job: JobView) -> str:
+    """The predicted slowdown and its upper bound: ``1.20x (up to 1.30x)``."""
+    if job.predicted_slowdown is None:
+        return UNKNOWN
+    upper = job.predicted_upper
+    bound = "" if upper is None or upper == job.predicted_slowdown else f" (up to {upper:.2f}x)"
+    return slowdown_text(job.predicted_slowdown) + bound
+
+
+def share_text(share: ShareView) -> str:
+    """What is held of a GPU: ``exclusive``, ``mig 1g.10gb``, ``mps 30% 10Gi``."""
+    from placement.model import format_bytes, format_milli
+
+    if share.mig_profile is not None:
+        return f"{share.mode.value} {share.mig_profile}"
+    if share.mode.value == "exclusive":
+        return share.mode.value
+    memory = "" if share.memory_bytes is None else f" {format_bytes(share.memory_bytes)}"
+    return f"{share.mode.value} {format_milli(share.compute_milli)}{memory}"
+
+
+def request_text(request: RequestSpec) -> str:
+    """What one worker asks for, without what is the default."""
+    from placement.model import Mode, format_bytes, format_milli
+
+    parts = [f"{request.gpus} GPU" if request.gpus == 1 else f"{request.gpus} GPUs"]
+    if request.gpu_models:
+        parts.append("or ".join(f"{model} " for model in request.gpu_models).strip())
+    if request.memory_bytes is not None:
+        parts.append(format_bytes(request.memory_bytes))
+    if request.compute_milli is not None:
+        parts.append(format_milli(request.compute_milli))
+    if request.mig_profile is not None:
+        parts.append(request.mig_profile)
+    elif 0 < len(request.modes) < len(Mode):
+        parts.append("|".join(mode.value for mode in request.modes))
+    if request.max_slowdown is not None:
+        parts.append(f"<={request.max_slowdown:g}x")
+    return " ".join(parts)
+
+
+def place_text(job: JobView) -> str | None:
+    """Where the workers run: ``sim-0`` or ``sim-0, sim-1``; None where nothing is held."""
+    nodes = sorted({assignment.node_id for assignment in job.assignments})
+    return ", ".join(nodes) or None
+
+
+def shares_text(job: JobView) -> str | None:
+    """What the job holds, equal shares once: ``mps 30% 10Gi`` or ``2 x exclusive``."""
+    shares = [share_text(share) for assignment in job.assignments for share in assignment.shares]
+    kinds = dict.fromkeys(shares)
+    counted = [(shares.count(kind), kind) for kind in kinds]
+    return ", ".join(kind if count == 1 else f"{count} x {kind}" for count, kind in counted) or None
+
+
+def exit_text(job: JobView) -> str | None:
+    """How it ended: ``0``, ``3``, ``signal 9``; None while it has not."""
+    if job.exit_code is None:
+        return None
+    return f"signal {-job.exit_code}" if job.exit_code < 0 else str(job.exit_code)

@@ -1,0 +1,110 @@
+"""`cotenant why`: a decision explains itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.connection import connect, manager_option
+from cli.tables import Align, Column, Listing, output_option
+
+if TYPE_CHECKING:
+    from manager.wire.models import ExplanationView, JobView
+
+OUTCOMES = {
+    "no-fit": "fits nowhere now",
+    "preempt": "fits if running jobs make room",
+    "repartition": "fits if a GPU is partitioned anew",
+    "fit": "fits now",
+}
+
+
+@click.command(short_help="Say why a job waits, or why it was placed where it is.")
+@click.argument("job")
+@output_option
+@manager_option
+def why(job: str, output: str, manager_url: str | None) -> None:
+    r"""Say why JOB waits, with counted reasons; or why it was placed there, with the prediction.
+
+    \b
+    Examples:
+      cotenant why 01hx3k
+      cotenant why 01hx3k -o json
+    """
+    from cli.job_columns import model_json
+    from cli.tables import Format, show_json
+
+    with connect(manager_url) as client:
+        view = client.job(job)
+        explanation = client.explanation(job)
+    if Format(output) is Format.JSON:
+        show_json(model_json(explanation))
+    else:
+        click.echo("\n".join(explained(view, explanation)))
+
+
+def explained(job: JobView, explanation: ExplanationView) -> list[str]:
+    """The explanation as lines: what is the case, then the reasons, most frequent first."""
+    from cli.failures import one_line
+    from cli.tables import plain_table
+    from placement.lifecycle import HOLDING
+
+    lines = [_headline(job)]
+    if job.state in HOLDING:
+        lines.append(f"candidates: {explanation.candidates} GPUs could have held it")
+    elif job.state.value == "queued":
+        lines.append(
+            f"outcome: {explanation.outcome} ({OUTCOMES.get(explanation.outcome, explanation.outcome)})"
+        )
+    if explanation.note:
+        lines.append(f"note: {one_line(explanation.note)}")
+    if job.assignments:
+        lines.extend(_promise(job, explanation))
+    if explanation.reasons:
+        lines += ["", "ruled out:" if job.assignments else "because:"]
+        lines += [f"  {line}" for line in plain_table(_reason_listing(explanation)).splitlines()]
+    return lines
+
+
+def _headline(job: JobView) -> str:
+    from cli.failures import one_line
+    from cli.texts import place_text, request_text, shares_text
+
+    asks = request_text(job.request) if job.workers == 1 else f"{job.workers} x {request_text(job.request)}"
+    if job.assignments:
+        verb = "ran" if job.ended_s is not None else "is"
+        return (
+            f"job {job.job_id} ({asks}) {verb} on {place_text(job)}, holding {shares_text(job) or 'no GPU'}"
+        )
+    if job.state.value == "queued":
+        place = "" if job.position is None else f", {job.position} ahead of it in the queue"
+        return f"job {job.job_id} ({asks}) waits{place}"
+    failure = f": {one_line(job.failure)}" if job.failure else ""
+    return f"job {job.job_id} ({asks}) was never placed; it is {job.state.value}{failure}"
+
+
+def _promise(job: JobView, explanation: ExplanationView) -> list[str]:
+    from cli.texts import slowdown_text
+
+    predicted, upper = explanation.predicted_slowdown, explanation.predicted_upper
+    if predicted is None:
+        predicted, upper = job.predicted_slowdown, job.predicted_upper
+    accepted = job.request.max_slowdown
+    return [
+        f"predicted slowdown: {slowdown_text(predicted)}, at most {slowdown_text(upper)}"
+        if predicted is not None
+        else "predicted slowdown: unknown",
+        f"observed slowdown: {slowdown_text(job.observed_slowdown)}",
+        "accepted slowdown: any" if accepted is None else f"accepted slowdown: {accepted:g}x",
+        f"neighbours: {', '.join(job.neighbours) or 'none'}",
+    ]
+
+
+def _reason_listing(explanation: ExplanationView) -> Listing[tuple[str, int]]:
+    counted = sorted(explanation.reasons.items(), key=lambda item: (-item[1], item[0]))
+    columns: list[Column[tuple[str, int]]] = [
+        Column("COUNT", lambda item: str(item[1]), Align.RIGHT),
+        Column("REASON", lambda item: item[0]),
+    ]
+    return Listing(columns, counted, lambda item: item, "no reasons")
