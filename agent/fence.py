@@ -1,0 +1,42 @@
+"""The fence of a shim: without contact to the manager for too long, its job may run elsewhere by now."""
+
+from __future__ import annotations
+
+import os
+import time
+
+MOST_LATENESS_S = 10.0
+"""How old a contact may look when it is first seen; more is a clock that was set."""
+
+
+class Fence:
+    """Watches the lease file, which the agent touches after every contact with the manager.
+
+    Ages are measured on a clock that is never set and counts suspended time; the file's own time is used only
+    for how long ago a new contact was.
+    """
+
+    def __init__(self, lease_path: str | None, fence_s: float | None) -> None:
+        self._path = lease_path
+        self._fence_s = fence_s
+        self._seen_ns = -1
+        self._contact_s = _now_s()
+
+    def late_s(self) -> float | None:
+        """Seconds without contact once they are too many, else None."""
+        if self._path is None or self._fence_s is None:
+            return None
+        try:
+            touched_ns = os.stat(self._path).st_mtime_ns
+        except OSError:
+            touched_ns = self._seen_ns
+        if touched_ns != self._seen_ns:
+            self._seen_ns = touched_ns
+            age_s = min(max(0.0, time.time() - touched_ns / 1e9), MOST_LATENESS_S)
+            self._contact_s = _now_s() - age_s
+        silent_s = _now_s() - self._contact_s
+        return silent_s if silent_s > self._fence_s else None
+
+
+def _now_s() -> float:
+    return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -1,0 +1,120 @@
+"""The runner shim: one small process per attempt that starts the job, paces it, and outlives the agent.
+
+``python -m agent.shim FOLDER`` goes into the background at once; its answer on standard output is ``ok``,
+``busy`` (another shim has this folder) or one line that says why it cannot begin.  Everything else passes
+through the folder (:mod:`agent.attempt`).  The shim needs the standard library alone and sleeps nearly always.
+
+A job is started at most once: the mark that it was is on disk before the process exists.  A shim that finds
+the mark of another one that died kills what is left of the job and says ``lost``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from agent import attempt, leftovers
+from agent.attempt import EndCause, Exit
+from agent.runner import LIBC, Runner
+
+RESERVED_BYTES = 4096
+_PR_SET_CHILD_SUBREAPER = 36
+
+
+def look_after(folder: Path, ready: Callable[[str], None]) -> None:
+    """Do what the folder asks for: run its job, or end what a dead shim left behind."""
+    try:
+        lock = attempt.take_lock(folder)
+        if lock is None:
+            ready("busy")
+            return
+        if (folder / attempt.EXIT).exists():
+            ready("ok")
+            return
+        reserve_room(folder)
+        end = _recovered(folder)
+        if end is not None:
+            ready("ok")
+        else:
+            order = attempt.read_order(folder)
+            if order is None:
+                raise attempt.BrokenFile(f"{attempt.ORDER}: is missing")
+            runner = Runner(folder, order)
+            ready("ok")
+            end = runner.run()
+    except attempt.BrokenFile as error:
+        end = Exit(EndCause.LAUNCH_FAILED, None, f"cannot start: {error}", time.time())
+        ready("ok")
+    except OSError as error:
+        # Without a mark nothing was started: the agent may try again or give up.
+        ready(f"no room for logs: {error.strerror} in {folder}")
+        return
+    attempt.write_exit(folder, end)
+
+
+def reserve_room(folder: Path) -> None:
+    """Take the disk space for the last word now.
+
+    Raises:
+        OSError: there is none.
+    """
+    handle = os.open(folder / attempt.RESERVE, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.posix_fallocate(handle, 0, RESERVED_BYTES)
+    finally:
+        os.close(handle)
+
+
+def _recovered(folder: Path) -> Exit | None:
+    """The last word on a job whose shim died, after killing what is left of it; None if never started."""
+    if not (folder / attempt.STARTING).exists():
+        return None
+    leftovers.kill_marked(str(folder / attempt.PROGRESS))
+    message = "the runner of this job died; what was left of the job has been killed"
+    size = (folder / attempt.OUTPUT).stat().st_size if (folder / attempt.OUTPUT).exists() else 0
+    return Exit(EndCause.LOST, None, message, time.time(), None, size)
+
+
+def main(arguments: list[str]) -> int:
+    """Go into the background and look after the folder; 1 if that cannot be done."""
+    folder = Path(arguments[0])
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    if os.fork():
+        os.close(writer)
+        with os.fdopen(reader, "r", encoding="utf-8") as stream:
+            answer = stream.read().strip() or "the runner died while starting"
+        sys.stdout.write(answer + "\n")
+        return 0 if answer in ("ok", "busy") else 1
+    os.close(reader)
+    os.setsid()
+    _leave_terminal(folder)
+    LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+    answered = False
+
+    def ready(answer: str) -> None:
+        nonlocal answered
+        if not answered:
+            os.write(writer, answer.encode())
+            os.close(writer)
+            answered = True
+
+    look_after(folder, ready)
+    return 0
+
+
+def _leave_terminal(folder: Path) -> None:
+    null = os.open(os.devnull, os.O_RDWR)
+    try:
+        errors = os.open(folder / "shim.err", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    except OSError:
+        errors = null
+    for handle, target in ((null, 0), (null, 1), (errors, 2)):
+        os.dup2(handle, target)
+    os.chdir("/")
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
