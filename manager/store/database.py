@@ -37,7 +37,7 @@ def sqlite_url(path: Path) -> str:
 
 
 class Database:
-    """One database; its write transactions follow each other, so that row numbers are given in commit order."""
+    """One database; its write transactions follow each other, so that row numbers come in commit order."""
 
     def __init__(self, url: str, *, durable: bool = True) -> None:
         """``durable`` False gives up power-loss safety of SQLite for speed, for tests.
@@ -49,9 +49,11 @@ class Database:
             parsed = make_url(url)
             if parsed.get_backend_name() == "sqlite":
                 self.engine = create_engine(parsed, pool_size=8, max_overflow=40)
+                self._reader = self.engine.execution_options(cotenant_reads=True)
                 _prepare_sqlite(self, durable)
             else:
                 self.engine = create_engine(parsed, pool_size=8, max_overflow=40, pool_pre_ping=True)
+                self._reader = self.engine.execution_options(isolation_level="REPEATABLE READ")
         except (ArgumentError, NoSuchModuleError, ImportError) as error:
             raise InvalidInput(f"database URL: {_one_line(error)}") from None
         self._writing = threading.Lock()
@@ -78,9 +80,8 @@ class Database:
         Raises:
             StoreFailed: the database refused.
         """
-        with _translated(), self.engine.connect() as connection:
-            with connection.execution_options(cotenant_reads=True).begin():
-                yield connection
+        with _translated(), self._reader.connect() as connection, connection.begin():
+            yield connection
 
     def close(self) -> None:
         """Close all connections."""

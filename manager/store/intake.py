@@ -92,9 +92,8 @@ class Intake:
         """
         with self._database.write() as connection:
             _refuse_foreign_gpus(connection, node)
-            known = connection.execute(
-                select(t.nodes.c.state).where(t.nodes.c.node_id == node.node_id)
-            ).scalar()
+            mine = t.nodes.c.node_id == node.node_id
+            known = connection.execute(select(t.nodes.c.state).where(mine)).scalar()
             body = encode(NODE, node)
             if known is None:
                 position = connection.execute(select(func.count()).select_from(t.nodes)).scalar_one()
@@ -104,7 +103,7 @@ class Intake:
                 changes: dict[str, object] = {"simulated": simulated}
                 if known == NodeState.JOINING.value:
                     changes["body"] = body
-                connection.execute(update(t.nodes).where(t.nodes.c.node_id == node.node_id).values(changes))
+                connection.execute(update(t.nodes).where(mine).values(changes))
             return _append(connection, NodeJoined(node))
 
     def append(self, events: Sequence[Event]) -> int:
@@ -115,7 +114,7 @@ class Intake:
     def report(self, node_id: str, reports: Sequence[WorkerReport], now_s: float) -> int:
         """Accept reports, each once; gives the last inbox number, 0 if nothing was new for the core.
 
-        Reports on jobs that nobody knows are taken and dropped: the agent could not do better by repeating them.
+        Reports on jobs that nobody knows are taken and dropped: to repeat them would not help the agent.
         """
         last = 0
         with self._database.write() as connection:

@@ -94,10 +94,7 @@ class Queries:
         """All nodes in the order in which they first joined."""
         with self._database.read() as connection:
             rows = connection.execute(select(t.nodes).order_by(t.nodes.c.position))
-            return [
-                StoredNode(NODE.validate_json(row.body), NodeState(row.state), bool(row.simulated))
-                for row in rows
-            ]
+            return [_node(row) for row in rows]
 
     def node(self, node_id: str) -> StoredNode:
         """One node.
@@ -109,7 +106,7 @@ class Queries:
             row = connection.execute(select(t.nodes).where(t.nodes.c.node_id == node_id)).one_or_none()
         if row is None:
             raise NotFound(f"node {node_id!r}: unknown; the agent has to report what it is made of first")
-        return StoredNode(NODE.validate_json(row.body), NodeState(row.state), bool(row.simulated))
+        return _node(row)
 
     def profiles(self) -> list[Profile]:
         """All job profiles by name."""
@@ -145,6 +142,10 @@ def assignment_of(entry: OutboxEntry) -> Assignment:
     """The assignment that a start command carries."""
     assignment: Assignment = ASSIGNMENT.validate_json(entry.body)
     return assignment
+
+
+def _node(row: Row[tuple[object, ...]]) -> StoredNode:
+    return StoredNode(NODE.validate_json(row.body), NodeState(row.state), bool(row.simulated))
 
 
 def _entry(row: Row[tuple[object, ...]]) -> OutboxEntry:

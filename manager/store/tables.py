@@ -28,8 +28,8 @@ metadata = MetaData(
 NAME = String(63)
 # SQLite numbers rows by itself only for a plain INTEGER.
 ROW_NUMBER = BigInteger().with_variant(Integer, "sqlite")
-# sqlite_autoincrement below: a number that was given away is never given again, not even when the row with the
-# highest one is deleted; agents remember the last command that they have seen by its number.
+# sqlite_autoincrement below: a number that was given away is never given again, not even when the row with
+# the highest one is deleted; agents remember the last command that they have seen by its number.
 
 manager_state = Table(
     "manager_state",
