@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import IO, TYPE_CHECKING
 
@@ -30,9 +31,8 @@ def logs(job: str, follow: bool, worker: int, attempt: int | None, manager_url: 
       cotenant logs -f 01hx3k
       cotenant logs --worker 1 --attempt 2 01hx3k
     """
-    out = click.get_binary_stream("stdout")
     with connect(manager_url) as client:
-        copy = _Copy(client, out, job, worker)
+        copy = _Copy(client, sys.stdout.buffer, job, worker)
         if follow:
             _follow(copy, attempt)
         else:

@@ -43,7 +43,7 @@ def node_listing(listed: Sequence[NodeView], now_s: float) -> Listing[NodeView]:
     columns: list[Column[NodeView]] = [
         Column("NODE", lambda node: node.node_id),
         Column("STATE", lambda node: node.state),
-        Column("GPUS", lambda node: _models(node.gpus)),
+        Column("GPUS", lambda node: models_text(node.gpus)),
         Column("WORKERS", lambda node: str(node.workers), Align.RIGHT),
         Column(
             "CPU", lambda node: None if node.cpu_milli is None else f"{node.cpu_milli / 1000:g}", Align.RIGHT
@@ -64,6 +64,6 @@ def node_listing(listed: Sequence[NodeView], now_s: float) -> Listing[NodeView]:
     return Listing(columns, listed, model_json, "no nodes; start one with 'cotenant agent'")
 
 
-def _models(models: Sequence[str]) -> str:
+def models_text(models: Sequence[str]) -> str:
     """``4 x A100-SXM4-80GB``, more kinds with commas."""
     return ", ".join(f"{count} x {model}" for model, count in Counter(models).items()) or NOTHING

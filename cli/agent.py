@@ -1,0 +1,59 @@
+"""`cotenant agent`: the agent of this node alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.group(invoke_without_command=True, short_help="Run the agent of this node alone.")
+@click.option("--manager", "manager_url", metavar="URL", help="Where the manager answers.  [default: as for all commands]")
+@click.option("--node-id", metavar="NAME", help="The node's name.  [default: the machine's]")
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where jobs and the journal lie.  [default: the user's state folder]",
+)
+@click.option("--simulate", metavar="NxMODEL", help="Simulate a node, such as 4xA100-SXM4-80GB.")
+@click.option(
+    "--truth", metavar="MODEL", default="additive", show_default=True, help="What slows jobs on a simulated node."
+)
+@click.pass_context
+def agent(
+    ctx: click.Context,
+    *,
+    manager_url: str | None,
+    node_id: str | None,
+    data_dir: Path | None,
+    simulate: str | None,
+    truth: str,
+) -> None:
+    r"""Run the agent of this node until it is told to end; its jobs go on, and the next agent takes them up.
+
+    Without --simulate it uses the GPUs that the driver shows, and joins as a node without GPUs where there is
+    no driver.
+
+    \b
+    Examples:
+      cotenant agent --manager http://gpu-head:7077
+      cotenant agent --simulate 4xA100-SXM4-80GB --node-id sim-7
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from agent.main import AgentSettings, run
+    from cli.up import default_data_dir, local_nodes
+    from manager.wire.discovery import find_manager
+
+    endpoint = find_manager(manager_url)
+    name = node_id or local_nodes(())[0].node_id
+    run(
+        AgentSettings(
+            manager_url=endpoint.url,
+            token=endpoint.token,
+            node_id=name,
+            data_dir=(data_dir or default_data_dir() / "agents" / name).absolute(),
+            simulate=simulate,
+            truth=truth,
+        )
+    )

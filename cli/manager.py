@@ -1,0 +1,65 @@
+"""`cotenant manager`: the manager alone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+
+@click.group(invoke_without_command=True, short_help="Run the manager alone.")
+@click.option(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:7077", show_default=True, help="Where to answer; port 0 takes a free one."
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where the token, the database and the logs lie.  [default: the user's state folder]",
+)
+@click.option("--database", metavar="URL", help="An SQLAlchemy address.  [default: SQLite in the data folder]")
+@click.option("--policy", metavar="NAME", default="backfill", show_default=True, help="Who goes first and where.")
+@click.option(
+    "--belief", metavar="MODEL", default="additive", show_default=True, help="The interference model that decisions use."
+)
+@click.option("--lease", metavar="TIME", default="15s", show_default=True, help="A silent node counts as lost after it.")
+@click.option("--fence", metavar="TIME", default="120s", show_default=True, help="A lost node's jobs start elsewhere after it.")
+@click.pass_context
+def manager(
+    ctx: click.Context,
+    *,
+    listen: str,
+    data_dir: Path | None,
+    database: str | None,
+    policy: str,
+    belief: str,
+    lease: str,
+    fence: str,
+) -> None:
+    r"""Run the manager until it is told to end.
+
+    It needs a token on every request; the token lies in the data folder, in a file that its owner alone can
+    read.
+
+    \b
+    Examples:
+      cotenant manager
+      cotenant manager --listen 0.0.0.0:7077 --data-dir /var/lib/cotenant
+      cotenant manager --policy srtf+spread --database postgresql+psycopg://user@host/cotenant
+    """
+    if ctx.invoked_subcommand is not None:
+        return
+    from cli.up import default_data_dir
+    from manager.main import ManagerSettings, serve
+    from placement.model import parse_seconds
+
+    serve(
+        ManagerSettings(
+            listen=listen,
+            data_dir=(data_dir or default_data_dir()).absolute(),
+            database_url=database,
+            policy=policy,
+            belief=belief,
+            lease_s=parse_seconds(lease, "lease"),
+            fence_s=parse_seconds(fence, "fence"),
+        )
+    )

@@ -1,0 +1,157 @@
+"""Programs that are started, watched, started again when they die, and ended in order."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+END_WAIT_S = 15.0
+"""How long a program may take to end after it was asked to."""
+MOST_DEATHS = 5
+DEATHS_WITHIN_S = 60.0
+"""A program that dies more than ``MOST_DEATHS`` times in this time is not started again."""
+TAIL_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """What to run; its output goes to ``log_path``."""
+
+    name: str
+    arguments: Sequence[str]
+    log_path: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Running:
+    program: Program
+    process: subprocess.Popen[bytes]
+    deaths_s: list[float] = field(default_factory=list)
+
+
+class Supervisor:
+    """Runs programs; they end in the opposite order of their start."""
+
+    def __init__(self, tell: Callable[[str], None]) -> None:
+        self._tell = tell
+        self._running: dict[str, _Running] = {}
+
+    def start(self, program: Program) -> None:
+        """Start a program.
+
+        Raises:
+            OperationFailed: it cannot be started.
+        """
+        self._running[program.name] = _Running(program, _spawn(program))
+
+    def died(self, name: str) -> str | None:
+        """What a program said last if it is dead, None while it lives."""
+        running = self._running[name]
+        if running.process.poll() is None:
+            return None
+        return last_line(running.program.log_path) or f"it ended with status {running.process.returncode}"
+
+    def revive(self) -> None:
+        """Start programs again that died.
+
+        Raises:
+            OperationFailed: one dies again and again.
+        """
+        from placement.model import OperationFailed
+
+        now_s = time.monotonic()
+        for name, running in self._running.items():
+            word = self.died(name)
+            if word is None:
+                continue
+            running.deaths_s = [death for death in running.deaths_s if death > now_s - DEATHS_WITHIN_S]
+            running.deaths_s.append(now_s)
+            if len(running.deaths_s) > MOST_DEATHS:
+                raise OperationFailed(f"{name} ends again and again: {word}; see {running.program.log_path}")
+            self._tell(f"{name} ended ({word}); starting it again")
+            running.process = _spawn(running.program)
+
+    def stop(self, hurry: threading.Event) -> None:
+        """End all programs, the last started first; ask, then kill; kill at once when ``hurry`` is set."""
+        for running in reversed(self._running.values()):
+            _end(running.process, hurry)
+        self._running.clear()
+
+
+class StopSignals:
+    """SIGINT, SIGTERM and SIGHUP as events: the first asks for an orderly end, the second for a quick one."""
+
+    def __init__(self) -> None:
+        self.stop = threading.Event()
+        self.hurry = threading.Event()
+        self.number: int | None = None
+
+    @contextmanager
+    def caught(self) -> Iterator[StopSignals]:
+        """Catch the signals inside the ``with`` block."""
+        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        try:
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        if self.stop.is_set():
+            self.hurry.set()
+        self.number = self.number or number
+        self.stop.set()
+
+
+def last_line(path: Path) -> str:
+    """The last line of a log that says something, without the program's name before it; empty if none."""
+    try:
+        with path.open("rb") as stream:
+            stream.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            lines = stream.read().decode("utf-8", "replace").splitlines()
+    except OSError:
+        return ""
+    said = [line.strip() for line in lines if line.strip()]
+    return said[-1].removeprefix("cotenant: ") if said else ""
+
+
+def _spawn(program: Program) -> subprocess.Popen[bytes]:
+    from placement.model import OperationFailed
+
+    try:
+        program.log_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        with program.log_path.open("ab") as log:
+            return subprocess.Popen(
+                list(program.arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **program.environment},
+                # Its own session: Ctrl-C on the terminal reaches us alone, and we end the programs in order.
+                start_new_session=True,
+            )
+    except OSError as error:
+        raise OperationFailed(f"{program.name} cannot be started: {error}") from error
+
+
+def _end(process: subprocess.Popen[bytes], hurry: threading.Event) -> None:
+    if process.poll() is None:
+        process.terminate()
+    deadline_s = time.monotonic() + END_WAIT_S
+    while process.poll() is None and time.monotonic() < deadline_s and not hurry.is_set():
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(0.1)
+    if process.poll() is None:
+        process.kill()
+        process.wait()

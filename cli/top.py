@@ -1,0 +1,121 @@
+"""`cotenant top`: GPUs and jobs, live."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cli.connection import connect, manager_option
+
+if TYPE_CHECKING:
+    from manager.wire.client import Client
+    from manager.wire.models import GpuView, InfoView, JobView
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What is shown of a cluster at one moment: its GPUs, and the jobs that have not ended."""
+
+    info: InfoView
+    gpus: list[GpuView]
+    jobs: list[JobView]
+
+    @classmethod
+    def of(cls, client: Client) -> Picture:
+        """Ask the manager."""
+        from placement.lifecycle import ENDED
+
+        gpus = client.gpus()
+        jobs = [job for job in client.jobs() if job.state not in ENDED]
+        return cls(client.info(), gpus, jobs)
+
+    def headline(self) -> str:
+        """One line: how many of what, and who decides."""
+        busy = sum(bool(gpu.tenancies) for gpu in self.gpus)
+        waiting = sum(job.state.value == "queued" for job in self.jobs)
+        return (
+            f"{len(self.gpus)} GPUs, {busy} in use; {len(self.jobs) - waiting} jobs placed, "
+            f"{waiting} waiting; policy {self.info.policy}, belief {self.info.belief}"
+        )
+
+
+@click.command(short_help="Watch GPUs and jobs live.")
+@click.option(
+    "--every",
+    type=click.FloatRange(min=0.1, max=3600),
+    default=1.0,
+    show_default=True,
+    help="Seconds between looks.",
+)
+@manager_option
+def top(every: float, manager_url: str | None) -> None:
+    r"""Watch the GPUs and the jobs that wait and run; Ctrl-C ends.  Prints once where there is no terminal.
+
+    \b
+    Examples:
+      cotenant top
+      cotenant top --every 5
+      watch cotenant top
+    """
+    with connect(manager_url) as client:
+        picture = Picture.of(client)
+        if not sys.stdout.isatty():
+            click.echo(plain_picture(picture))
+            return
+        _watch(client, picture, every)
+
+
+def plain_picture(picture: Picture) -> str:
+    """The picture as text."""
+    from cli.gpus import gpu_listing
+    from cli.job_columns import job_listing
+    from cli.tables import plain_table
+
+    tables = [
+        plain_table(gpu_listing(picture.gpus)),
+        plain_table(job_listing(picture.jobs, picture.info.now_s)),
+    ]
+    return "\n\n".join([picture.headline(), *tables])
+
+
+def rich_picture(picture: Picture) -> Any:
+    """The picture as a rich renderable."""
+    from rich.console import Group
+    from rich.text import Text
+
+    from cli.gpus import gpu_listing
+    from cli.job_columns import job_listing
+    from cli.tables import rich_table
+
+    return Group(
+        Text(picture.headline(), style="bold"),
+        Text(),
+        rich_table(gpu_listing(picture.gpus)),
+        Text(),
+        rich_table(job_listing(picture.jobs, picture.info.now_s)),
+    )
+
+
+def _watch(client: Client, picture: Picture, every_s: float) -> None:
+    from rich.console import Group
+    from rich.live import Live
+    from rich.text import Text
+
+    from placement.model import Unreachable
+
+    try:
+        with Live(rich_picture(picture), screen=True, auto_refresh=False) as live:
+            while True:
+                time.sleep(every_s)
+                try:
+                    picture = Picture.of(client)
+                    live.update(rich_picture(picture), refresh=True)
+                except Unreachable:
+                    notice = Text("the manager does not answer; this is what it said last", style="bold red")
+                    live.update(Group(notice, rich_picture(picture)), refresh=True)
+    except KeyboardInterrupt:
+        return  # The way to leave: not a failure.

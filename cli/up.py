@@ -1,0 +1,206 @@
+"""`cotenant up`: a manager and a local agent in one go."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import socket
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.local_cluster import Interrupted, LocalCluster, LocalNode, LocalSettings
+from cli.supervisor import StopSignals
+
+if TYPE_CHECKING:
+    from manager.wire.client import Client
+    from manager.wire.discovery import Endpoint
+    from manager.wire.models import NodeView
+
+WATCH_S = 0.5
+JOBS_END_WAIT_S = 60.0
+
+
+@click.command(short_help="Start a manager and a local agent, and keep them running.")
+@click.option(
+    "--simulate",
+    "simulated",
+    metavar="NxMODEL",
+    multiple=True,
+    help="A simulated node, such as 4xA100-SXM4-80GB; repeatable.  [default: the GPUs of this machine]",
+)
+@click.option("--policy", metavar="NAME", help="Who goes first and where.  [default: the manager's]")
+@click.option(
+    "--belief", metavar="MODEL", help="The interference model that decisions use.  [default: the manager's]"
+)
+@click.option(
+    "--truth", metavar="MODEL", help="The one that slows jobs on simulated nodes.  [default: the agent's]"
+)
+@click.option(
+    "--data-dir",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where everything is kept.  [default: the user's state folder]",
+)
+@click.option(
+    "--listen", metavar="HOST:PORT", default="127.0.0.1:7077", show_default=True, help="Where to answer."
+)
+@click.option("--stop-jobs", is_flag=True, help="At the end, cancel all jobs too.  [default: jobs go on]")
+def up(
+    *,
+    simulated: tuple[str, ...],
+    policy: str | None,
+    belief: str | None,
+    truth: str | None,
+    data_dir: Path | None,
+    listen: str,
+    stop_jobs: bool,
+) -> None:
+    r"""Start a manager and a local agent, and keep them running until Ctrl-C.
+
+    Without --simulate the agent uses the GPUs of this machine, or joins as a node without GPUs.  The other
+    commands of the same user find this manager by themselves.
+
+    \b
+    Examples:
+      cotenant up
+      cotenant up --simulate 4xA100-SXM4-80GB --simulate 2xH100-SXM5-80GB
+      cotenant up --simulate 8xA100-SXM4-80GB --policy srtf+spread --data-dir ./state --stop-jobs
+    """
+    _check(simulated, policy, belief, truth)
+    settings = LocalSettings(
+        data_dir=(data_dir or default_data_dir()).absolute(),
+        nodes=local_nodes(simulated),
+        manager_options=_options({"--listen": listen, "--policy": policy, "--belief": belief}),
+        agent_options=_options({"--truth": truth if simulated else None}),
+    )
+    with StopSignals().caught() as signals:
+        cluster = LocalCluster(settings, signals.stop, lambda text: click.echo(f"cotenant: {text}", err=True))
+        try:
+            _run(cluster, signals, stop_jobs)
+        except Interrupted:
+            pass
+        finally:
+            cluster.supervisor.stop(signals.hurry)
+
+
+def default_data_dir() -> Path:
+    """The user's state folder for the manager and the agents of this machine."""
+    state = os.environ.get("XDG_STATE_HOME") or str(Path.home() / ".local" / "state")
+    return Path(state) / "cotenant" / "local"
+
+
+def local_nodes(simulated: Sequence[str]) -> list[LocalNode]:
+    """``sim-0``, ``sim-1``, ... or the one node that bears this machine's name."""
+    if simulated:
+        return [LocalNode(f"sim-{number}", text) for number, text in enumerate(simulated)]
+    name = re.sub(r"[^A-Za-z0-9._-]", "-", socket.gethostname())[:63]
+    return [LocalNode(name or "local")]
+
+
+def _check(simulated: Sequence[str], policy: str | None, belief: str | None, truth: str | None) -> None:
+    """Refuse what cannot work before anything is started.
+
+    Raises:
+        InvalidSpec, UnknownName: what is wrong.
+    """
+    from placement.interference import model_named
+    from placement.model.hardware import node_from_short_form
+    from placement.policies import policy_named
+
+    for number, text in enumerate(simulated):
+        node_from_short_form(text, f"sim-{number}")
+    if policy is not None:
+        policy_named(policy)
+    for model in (belief, truth):
+        if model is not None:
+            model_named(model)
+
+
+def _options(values: dict[str, str | None]) -> list[str]:
+    return [word for name, value in values.items() if value is not None for word in (name, value)]
+
+
+def _run(cluster: LocalCluster, signals: StopSignals, stop_jobs: bool) -> None:
+    from manager.wire.client import Client
+    from manager.wire.discovery import endpoint_file
+
+    endpoint = cluster.start_manager()
+    users_file = endpoint_file()
+    _publish(cluster.endpoint_path, users_file)
+    try:
+        with Client(endpoint.url, endpoint.token) as client:
+            _greet(endpoint, cluster.start_agents(client), client)
+            while not signals.stop.wait(WATCH_S):
+                cluster.supervisor.revive()
+            _say_goodbye(client, signals, stop_jobs)
+    finally:
+        _withdraw(users_file, endpoint)
+
+
+def _publish(source: Path, users_file: Path) -> None:
+    """Let the user's other commands find this manager."""
+    from manager.wire.discovery import write_endpoint
+
+    stored = json.loads(source.read_text(encoding="utf-8"))
+    write_endpoint(users_file, stored["url"], Path(stored["token_file"]))
+
+
+def _withdraw(users_file: Path, endpoint: Endpoint) -> None:
+    """Forget this manager, unless another has been started since."""
+    try:
+        if json.loads(users_file.read_text(encoding="utf-8")).get("url") == endpoint.url:
+            users_file.unlink()
+    except (OSError, ValueError, AttributeError):
+        return
+
+
+def _greet(endpoint: Endpoint, nodes: Sequence[NodeView], client: Client) -> None:
+    from cli.nodes import models_text
+
+    info = client.info()
+    click.echo(f"manager at {endpoint.url}, policy {info.policy}, belief {info.belief}")
+    for node in nodes:
+        kind = "simulated " if node.simulated else ""
+        click.echo(f"node {node.node_id}: {kind}{models_text(node.gpus)}")
+    click.echo("submit with: cotenant submit --gpus 1 -- python train.py    (Ctrl-C ends)")
+
+
+def _say_goodbye(client: Client, signals: StopSignals, stop_jobs: bool) -> None:
+    """Say what becomes of the jobs, and end them if the user wants that."""
+    from placement.lifecycle import ENDED
+    from placement.model import CotenantError
+
+    try:
+        live = [job.job_id for job in client.jobs() if job.state not in ENDED]
+        if not live:
+            return
+        if not stop_jobs:
+            click.echo(
+                f"{len(live)} jobs go on; 'cotenant up' takes them up again (--stop-jobs would end them)"
+            )
+            return
+        click.echo(f"ending {len(live)} jobs")
+        end_jobs(client, live, signals)
+    except CotenantError as error:
+        click.echo(f"cotenant: the jobs could not be asked for: {error}", err=True)
+
+
+def end_jobs(client: Client, job_ids: Sequence[str], signals: StopSignals) -> bool:
+    """Cancel jobs and wait for their end; False if some did not end in time.
+
+    Raises:
+        CotenantError: what the client raises.
+    """
+    from placement.lifecycle import ENDED
+
+    for job_id in job_ids:
+        client.cancel(job_id)
+    deadline_s = time.monotonic() + JOBS_END_WAIT_S
+    while any(client.job(job_id).state not in ENDED for job_id in job_ids):
+        if time.monotonic() > deadline_s or signals.hurry.wait(WATCH_S):
+            return False
+    return True
