@@ -6,8 +6,8 @@ The YAML form lists groups of equal nodes::
       - {count: 4, gpus: 8, model: A100-SXM4-80GB, cpu: 96, memory: 1Ti}
       - {name: head, cpu: 32, memory: 128Gi}
 
-``count`` defaults to 1, ``gpus`` to 0; CPU and memory are unlimited unless given; ``gpu_memory`` is needed only
-for a model that nobody knows.
+``count`` defaults to 1, ``gpus`` to 0; CPU and memory are unlimited unless given; ``gpu_memory`` is needed
+only for a model that nobody knows.
 """
 
 from __future__ import annotations

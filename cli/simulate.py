@@ -1,0 +1,168 @@
+"""`cotenant simulate`: a trace, a cluster, one or more policies, and the metrics of each run."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cli.tables import Align, Column, Format, Listing, show, show_json
+
+if TYPE_CHECKING:
+    from simulator.study import Study, StudyProgress
+
+_SHOWN_BAD_LINES = 10
+
+
+def _options(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
+    """The mapping of repeated ``k=v``."""
+    found: dict[str, str] = {}
+    for pair in pairs:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise click.BadParameter(f"{pair!r} must be written KEY=VALUE")
+        if key in found:
+            raise click.BadParameter(f"{key!r} is given twice")
+        found[key] = value
+    return found
+
+
+def _policies(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
+    names = tuple(name.strip() for name in text.split(","))
+    if not all(names):
+        raise click.BadParameter(f"{text!r} holds an empty name; write NAME or NAME,NAME")
+    return names
+
+
+@click.command(short_help="Replay a trace through the same decisions.")
+@click.argument("trace", required=False, type=click.Path(path_type=Path))
+@click.option("--cluster", metavar="SPEC", help="64x8xV100-SXM2-32GB, an openb node CSV, or YAML.")
+@click.option(
+    "--policy",
+    "policies",
+    metavar="NAME[,NAME...]",
+    default="best-fit",
+    show_default=True,
+    callback=_policies,
+    help="One run each.",
+)
+@click.option("--format", "trace_format", metavar="NAME", help="Recognised from the file unless given.")
+@click.option("--truth", default="additive", show_default=True, help="What makes jobs slow.")
+@click.option("--belief", default="additive", show_default=True, help="What the policy thinks of it.")
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1))
+@click.option("--limit", type=click.IntRange(1), help="Only the first jobs, by submission.")
+@click.option(
+    "--option",
+    "options",
+    metavar="KEY=VALUE",
+    multiple=True,
+    callback=_options,
+    help="known_durations=true, profiles=FILE; openb: departures=true; gavel: throughputs=FILE.",
+)
+@click.option("--skip-bad-lines", is_flag=True, help="Count lines that cannot be read instead of stopping.")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Choice([Format.TABLE.value, Format.JSON.value]),
+    default=Format.TABLE.value,
+    show_default=True,
+    help="How to show the result.",
+)
+def simulate(
+    *,
+    trace: Path | None,
+    cluster: str | None,
+    policies: tuple[str, ...],
+    trace_format: str | None,
+    truth: str,
+    belief: str,
+    seed: int,
+    limit: int | None,
+    options: dict[str, str],
+    skip_bad_lines: bool,
+    output: str,
+) -> None:
+    """Replay TRACE on a simulated cluster; without TRACE, a synthetic one that ships with Cotenant.
+
+    \b
+    Examples:
+      cotenant simulate
+      cotenant simulate philly_jobs.csv.gz --cluster 64x8xV100-SXM2-32GB --policy fifo,backfill,srtf
+      cotenant simulate openb_pods.csv.gz --cluster openb_nodes.csv --policy best-fit -o json
+      cotenant simulate jobs.trace --cluster 9x4xv100+9x4xp100+9x4xk80 --option throughputs=rates.csv
+    """  # noqa: D301 - click reads the backspace character
+    from simulator.study import StudySpec, run_study
+
+    spec = StudySpec(
+        policies=policies,
+        trace=trace,
+        cluster=cluster,
+        trace_format=trace_format,
+        truth=truth,
+        belief=belief,
+        seed=seed,
+        limit=limit,
+        skip_bad_lines=skip_bad_lines,
+        options=options,
+    )
+    with _progress_bar() as progress:
+        study = run_study(spec, progress)
+    _tell(study)
+    if output == Format.JSON.value:
+        show_json(study.to_dict())
+    else:
+        show(_listing(study), output)
+
+
+@contextlib.contextmanager
+def _progress_bar() -> Iterator[StudyProgress | None]:
+    """A bar on stderr while the runs last, where stderr is a terminal; nothing otherwise."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+    tasks: dict[str, TaskID] = {}
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+
+        def progress(policy: str, ended: int, total: int) -> None:
+            if policy not in tasks:
+                tasks[policy] = bar.add_task(policy, total=total)
+            bar.update(tasks[policy], completed=ended)
+
+        yield progress
+
+
+def _tell(study: Study) -> None:
+    """Notices and skipped lines go to stderr, so that stdout is the result alone."""
+    for notice in study.notices:
+        click.echo(f"note: {notice}", err=True)
+    bad_lines = study.trace.bad_lines
+    for line in bad_lines[:_SHOWN_BAD_LINES]:
+        click.echo(f"skipped: {line}", err=True)
+    if bad_lines:
+        click.echo(f"note: {len(bad_lines)} lines skipped in all", err=True)
+
+
+def _number(value: float | None) -> str | None:
+    if value is None or isinstance(value, int):
+        return None if value is None else f"{value:,}"
+    return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def _listing(study: Study) -> Listing[str]:
+    """One row a metric, one column a policy."""
+    runs = [(policy, result.metrics.to_dict()) for policy, result in study.runs]
+    names = list(runs[0][1])
+
+    def cell(metrics: dict[str, int | float | None]) -> Callable[[str], str | None]:
+        return lambda name: _number(metrics[name])
+
+    columns: list[Column[str]] = [Column("METRIC", str)]
+    columns += [Column(policy.upper(), cell(metrics), Align.RIGHT) for policy, metrics in runs]
+    return Listing(columns, names, str, "no runs")

@@ -1,0 +1,72 @@
+"""`cotenant trace`: make workloads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+_ARRIVALS = ("poisson", "diurnal")
+_FRACTION = click.FloatRange(0, 1)
+
+
+@click.group(short_help="Generate traces.")
+def trace() -> None:
+    """Make workloads for `cotenant simulate`."""
+
+
+@trace.command(short_help="Write a synthetic trace.")
+@click.argument("file", type=click.Path(path_type=Path, dir_okay=False))
+@click.option("--jobs", default=1000, show_default=True, type=click.IntRange(1))
+@click.option("--seed", default=0, show_default=True, type=click.IntRange(0, 2**63 - 1))
+@click.option("--arrivals", type=click.Choice(_ARRIVALS), default="poisson", show_default=True)
+@click.option("--jobs-per-hour", default=40.0, show_default=True, help="Mean rate of submissions.")
+@click.option("--median", "median_s", default=1200.0, show_default=True, help="Median duration, seconds.")
+@click.option("--sigma", default=1.6, show_default=True, help="Weight of the tail of durations.")
+@click.option("--tenants", default=5, show_default=True, type=click.IntRange(1))
+@click.option("--gangs", default=0.05, show_default=True, type=_FRACTION, help="Fraction of jobs.")
+@click.option("--largest-gang", default=8, show_default=True, type=click.IntRange(2))
+@click.option("--shared", default=0.6, show_default=True, type=_FRACTION, help="Fraction of the others.")
+@click.option("--promises", default=0.3, show_default=True, type=_FRACTION, help="Fraction of shared jobs.")
+def generate(
+    *,
+    file: Path,
+    jobs: int,
+    seed: int,
+    arrivals: str,
+    jobs_per_hour: float,
+    median_s: float,
+    sigma: float,
+    tenants: int,
+    gangs: float,
+    largest_gang: int,
+    shared: float,
+    promises: float,
+) -> None:
+    """Write a seeded synthetic trace to FILE; gzip if its name ends in .gz.
+
+    Arrivals are Poisson or follow the day; durations are log-normal; jobs are gangs of whole GPUs, single
+    workers of whole GPUs, or fractions of one GPU with memory, compute and, for some, a promise.
+
+    \b
+    Examples:
+      cotenant trace generate jobs.csv
+      cotenant trace generate busy.csv.gz --jobs 50000 --arrivals diurnal --jobs-per-hour 400 --seed 3
+    """  # noqa: D301 - click reads the backspace character
+    from simulator.synthetic import Arrivals, SyntheticSpec, write
+
+    spec = SyntheticSpec(
+        jobs=jobs,
+        seed=seed,
+        arrivals=Arrivals(arrivals),
+        jobs_per_hour=jobs_per_hour,
+        median_s=median_s,
+        sigma=sigma,
+        tenants=tenants,
+        gang_fraction=gangs,
+        largest_gang=largest_gang,
+        shared_fraction=shared,
+        promise_fraction=promises,
+    )
+    write(spec, file)
+    click.echo(f"{file}: {jobs} jobs, seed {seed}", err=True)

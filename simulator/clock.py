@@ -1,0 +1,29 @@
+"""A simpy environment whose events happen at exact times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from heapq import heappush
+
+import simpy
+from simpy.events import Event, EventPriority
+
+ARRIVAL, NORMAL, DECISION = EventPriority(0), EventPriority(1), EventPriority(2)
+"""Priorities of events of the same second: the core decides after everything else has happened."""
+
+
+class Environment(simpy.Environment):
+    """Schedules by absolute time.
+
+    simpy adds a delay to the present time; ``now + (at - now)`` may miss ``at`` by a rounding, and a job
+    would then seem to be placed before it was submitted.
+    """
+
+    def at(self, at_s: float, priority: EventPriority, callback: Callable[[Event], None]) -> Event:
+        """Call back at this time; the event is returned so that the callback can tell it from a later one."""
+        event = Event(self)
+        event._ok = True
+        event._value = None
+        event.callbacks = [callback]
+        heappush(self._queue, (at_s, priority, next(self._eid), event))
+        return event

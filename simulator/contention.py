@@ -1,0 +1,128 @@
+"""How fast each job really runs: the truth model asked about the present neighbours, GPU by GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from placement.interference import InterferenceModel, Resident
+from placement.model import Mode, Profile, Share
+
+
+@dataclass(slots=True, eq=False)
+class Running:
+    """One job in execution, over all of its attempts.
+
+    ``remaining_s``, ``served_s`` are solo-equivalent seconds and ``elapsed_s`` seconds of running, all as of
+    ``since_s``; remaining None never ends.  ``slowdowns`` holds one entry per shared GPU, None where it is
+    unknown: the job then runs at solo speed there and counts as not ``measured``.
+    """
+
+    job_id: str
+    solo_s: float | None = None
+    remaining_s: float | None = None
+    served_s: float = 0.0
+    elapsed_s: float = 0.0
+    since_s: float = 0.0
+    slowdown: float = 1.0
+    measured: bool = True
+    slowdowns: dict[str, float | None] = field(default_factory=dict)
+    attempt: int = 0
+    attempt_from_s: float = 0.0
+    workers: list[int] = field(default_factory=list)
+    gpu_milli: int = 0
+    completion: object = None
+
+    def settle(self, now_s: float) -> None:
+        """Account for the work done since the last change of speed."""
+        passed_s = now_s - self.since_s
+        self.since_s = now_s
+        if passed_s <= 0:
+            return
+        # At solo speed nothing is divided, so that whole seconds stay whole.
+        done_s = passed_s if self.slowdown == 1.0 else passed_s / self.slowdown
+        self.elapsed_s += passed_s
+        self.served_s += done_s
+        if self.remaining_s is not None:
+            self.remaining_s = max(self.remaining_s - done_s, 0.0)
+        if self.slowdowns and None in self.slowdowns.values():
+            self.measured = False
+
+    @property
+    def observed_slowdown(self) -> float | None:
+        """Seconds of running over solo-equivalent seconds; None if ever unknown or if it never ran."""
+        return self.elapsed_s / self.served_s if self.measured and self.served_s > 0 else None
+
+
+class Contention:
+    """Residents of every shared GPU, and what they do to each other.
+
+    GPUs held whole are not followed: nobody else can be there, and alone on a whole GPU is the measure
+    itself.
+    """
+
+    def __init__(self, truth: InterferenceModel, gpu_models: Mapping[str, str]) -> None:
+        self._truth = truth
+        self._gpu_models = gpu_models
+        self._residents: dict[str, list[tuple[Running, int]]] = {}
+        self._touched: dict[str, None] = {}
+        self._numbers: dict[tuple[str | None, Mode, int], int] = {}
+        self._kinds: list[Resident] = []
+        self._known: dict[tuple[str, tuple[int, ...]], tuple[float | None, ...]] = {}
+
+    def enter(self, run: Running, share: Share, profile: Profile | None) -> None:
+        """A job's share of a GPU is in use from now on."""
+        if share.mode is Mode.EXCLUSIVE:
+            return
+        kind = (profile.name if profile is not None else None, share.mode, share.compute_milli)
+        number = self._numbers.get(kind)
+        if number is None:
+            number = self._numbers[kind] = len(self._kinds)
+            self._kinds.append(Resident(profile, share.mode, share.compute_milli))
+        self._residents.setdefault(share.gpu_uuid, []).append((run, number))
+        run.slowdowns[share.gpu_uuid] = None
+        self._touched[share.gpu_uuid] = None
+
+    def leave(self, run: Running) -> None:
+        """A job is gone from all of its shared GPUs; its work so far must have been settled."""
+        for gpu_uuid in run.slowdowns:
+            self._residents[gpu_uuid] = [entry for entry in self._residents[gpu_uuid] if entry[0] is not run]
+            self._touched[gpu_uuid] = None
+        run.slowdowns.clear()
+
+    def changed(self) -> dict[Running, dict[str, float | None]]:
+        """Jobs that are slowed differently since the last call, with the new slowdown by GPU."""
+        changes: dict[Running, dict[str, float | None]] = {}
+        for gpu_uuid in self._touched:
+            for run, slowdown in self._slowdowns(gpu_uuid).items():
+                if run.slowdowns[gpu_uuid] != slowdown:
+                    changes.setdefault(run, {})[gpu_uuid] = slowdown
+        self._touched.clear()
+        return changes
+
+    def _slowdowns(self, gpu_uuid: str) -> dict[Running, float | None]:
+        """The slowdown of each job on this GPU, asked of the model once per set of residents."""
+        residents = self._residents[gpu_uuid]
+        ordered = sorted(residents, key=_kind)
+        model = self._gpu_models[gpu_uuid]
+        key = (model, tuple(number for _, number in ordered))
+        known = self._known.get(key)
+        if known is None:
+            predictions = self._truth.predict(model, tuple(self._kinds[number] for number in key[1]))
+            known = self._known[key] = tuple(prediction.slowdown for prediction in predictions)
+        if len(residents) == 1 and known[0] is None:
+            # Nobody else is there: whatever the model does not know, it is not interference.
+            return {residents[0][0]: 1.0}
+        slowdowns: dict[Running, float | None] = {}
+        for (run, _), slowdown in zip(ordered, known, strict=True):
+            slowdowns[run] = _worse(slowdowns[run], slowdown) if run in slowdowns else slowdown
+        return slowdowns
+
+
+def _kind(entry: tuple[Running, int]) -> int:
+    return entry[1]
+
+
+def _worse(first: float | None, second: float | None) -> float | None:
+    """Of two workers of one job on the same GPU the slower counts; unknown hides the rest."""
+    return None if first is None or second is None else max(first, second)

@@ -1,0 +1,350 @@
+"""The simulated world around the decision core: arrivals, progress under slowdown, completions.
+
+A job costs a handful of heap events.  All that happens at one time reaches the core in one step, and only
+the residents of a touched GPU are looked at again.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+
+from simpy.events import Event as Tick
+
+from placement.decision_log import lines
+from placement.interference import InterferenceModel
+from placement.lifecycle import ENDED, JobRecord, JobState
+from placement.model import (
+    Event,
+    ExitCause,
+    JobSubmitted,
+    NodeJoined,
+    Profile,
+    ProfileDefined,
+    StartWorker,
+    StopWorker,
+    WorkerExited,
+    WorkerStarted,
+    model_matches,
+)
+from placement.policies import policy_named
+from placement.report import JobOutcome, Metrics, RunCounters, metrics_of
+from placement.scheduler import Scheduler, Step
+from placement.trace import TraceRow
+from simulator.clock import ARRIVAL, DECISION, NORMAL, Environment
+from simulator.cluster_spec import ClusterSpec
+from simulator.contention import Contention, Running
+
+Progress = Callable[[int, int], None]
+"""Told how many of how many jobs have ended."""
+
+_PROGRESS_STEPS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationOptions:
+    """Everything that shapes a run besides the trace and the cluster.
+
+    ``truth`` makes jobs slow, ``belief`` is what the policy thinks of it.  ``load_s`` is the time already
+    spent on reading the trace.
+    """
+
+    policy: str
+    truth: InterferenceModel
+    belief: InterferenceModel
+    seed: int = 0
+    profiles: Sequence[Profile] = ()
+    known_durations: bool = False
+    keep_decision_log: bool = False
+    load_s: float = 0.0
+    progress: Progress | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SimulationResult:
+    """What came of a run; outcomes stand in the order of submission."""
+
+    metrics: Metrics
+    outcomes: list[JobOutcome]
+    decision_log: list[str]
+
+
+def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: SimulationOptions) -> SimulationResult:
+    """Replay a workload on a cluster.
+
+    Raises:
+        UnknownName, InvalidSpec: the policy does not exist.
+    """
+    loading_s = time.perf_counter()
+    world = _World(rows, cluster, options)
+    begun_s = time.perf_counter()
+    with _calm_collector():
+        world.run()
+    wall_s = time.perf_counter() - begun_s
+    outcomes = world.outcomes()
+    counters = RunCounters(
+        events=world.scheduler.events,
+        decisions=world.scheduler.decisions,
+        load_s=options.load_s + begun_s - loading_s,
+        wall_s=wall_s,
+    )
+    metrics = metrics_of(outcomes, cluster.gpu_count * 1000, counters, world.env.now)
+    return SimulationResult(metrics, outcomes, world.decision_log)
+
+
+@contextmanager
+def _calm_collector() -> Iterator[None]:
+    """Keep the garbage collector from walking the whole trace again and again."""
+    thresholds = gc.get_threshold()
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(100_000, 50, 1000)
+    try:
+        yield
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.unfreeze()
+
+
+class _World:
+    def __init__(self, rows: Sequence[TraceRow], cluster: ClusterSpec, options: SimulationOptions) -> None:
+        policy = policy_named(options.policy)
+        self.env = Environment()
+        self.scheduler = Scheduler(policy, options.belief, seed=options.seed)
+        self.decision_log: list[str] = []
+        self._keep_log = options.keep_decision_log
+        self._progress = options.progress
+        known = options.known_durations or policy.knows_durations
+        self._rows = {row.job_id: row for row in rows}
+        ordered = sorted(rows, key=lambda row: row.submit_s)
+        self._sequence = {row.job_id: number for number, row in enumerate(ordered)}
+        self._outcomes: list[JobOutcome | None] = [None] * len(ordered)
+        runnable = [row for row in ordered if row.duration_by_model_s is None or row.duration_by_model_s]
+        for row in ordered:
+            if row.duration_by_model_s is not None and not row.duration_by_model_s:
+                self._outcomes[self._sequence[row.job_id]] = _never_runnable(row)
+        self._arrivals = [
+            JobSubmitted(row.to_job(self._sequence[row.job_id], duration_known=known)) for row in runnable
+        ]
+        self._next_arrival = 0
+        self._gpu_models = {gpu.uuid: gpu.model for node in cluster.nodes for gpu in node.gpus}
+        self._profiles = {profile.name: profile for profile in options.profiles}
+        self._contention = Contention(options.truth, self._gpu_models)
+        self._running: dict[str, Running] = {}
+        self._fresh: list[Running] = []
+        self._batch: list[Event] = []
+        self._armed = False
+        self._wake_s: float | None = None
+        self._ended = 0
+        self._progress_every = max(len(ordered) // _PROGRESS_STEPS, 1)
+        setting: list[Event] = [NodeJoined(node) for node in cluster.nodes]
+        setting += [ProfileDefined(profile) for profile in options.profiles]
+        self._note(self.scheduler.step(setting, 0.0))
+
+    def run(self) -> None:
+        """Let everything happen."""
+        if self._arrivals:
+            self.env.at(self._arrivals[0].job.submit_s, ARRIVAL, self._arrive)
+            self.env.run()
+
+    # What happens in the world.
+
+    def _arrive(self, tick: Tick) -> None:
+        now_s, arrivals = self.env.now, self._arrivals
+        number, count = self._next_arrival, len(arrivals)
+        while number < count and arrivals[number].job.submit_s <= now_s:
+            self._batch.append(arrivals[number])
+            number += 1
+        self._next_arrival = number
+        if number < count:
+            self.env.at(arrivals[number].job.submit_s, ARRIVAL, self._arrive)
+        self._arm()
+
+    def _complete(self, run: Running, tick: Tick) -> None:
+        if run.completion is not tick:
+            return
+        run.settle(self.env.now)
+        run.served_s += run.remaining_s or 0.0
+        run.remaining_s, run.completion = 0.0, None
+        self._contention.leave(run)
+        served_s = run.served_s - run.attempt_from_s
+        for worker in run.workers:
+            self._batch.append(
+                WorkerExited(run.job_id, run.attempt, worker, ExitCause.EXITED, 0, "", served_s)
+            )
+        self._arm()
+
+    # What the core decides.
+
+    def _arm(self) -> None:
+        if not self._armed:
+            self._armed = True
+            self.env.at(self.env.now, DECISION, self._decide)
+
+    def _decide(self, tick: Tick) -> None:
+        self._armed = False
+        now_s = self.env.now
+        while True:
+            events, self._batch = self._batch, []
+            step = self.scheduler.step(events, now_s)
+            self._note(step)
+            if step.commands:
+                self._obey(step.commands, now_s)
+            if not self._batch:
+                break
+        self._reschedule(now_s)
+        self._wake()
+
+    def _note(self, step: Step) -> None:
+        if self._keep_log:
+            self.decision_log += lines(step, self.env.now)
+        for transition in step.transitions:
+            if transition.after in ENDED:
+                self._end(transition.job_id)
+
+    def _obey(self, commands: Sequence[StartWorker | StopWorker], now_s: float) -> None:
+        starts: dict[str, list[StartWorker]] = {}
+        for command in commands:
+            if isinstance(command, StartWorker):
+                starts.setdefault(command.job_id, []).append(command)
+            else:
+                self._stop(command, now_s)
+        for job_id, workers in starts.items():
+            self._start(job_id, workers, now_s)
+
+    def _start(self, job_id: str, workers: Sequence[StartWorker], now_s: float) -> None:
+        row = self._rows[job_id]
+        run = self._running.get(job_id)
+        if run is None:
+            run = self._running[job_id] = Running(job_id)
+        shares = [share for command in workers for share in command.assignment.shares]
+        solo_s = _solo_s(row, {self._gpu_models[share.gpu_uuid] for share in shares})
+        if run.attempt == 0:
+            run.remaining_s = solo_s
+        elif solo_s != run.solo_s and solo_s is not None and run.solo_s and run.remaining_s is not None:
+            # The rest of the work, in seconds of the GPU model where it goes on.
+            run.remaining_s *= solo_s / run.solo_s
+        run.solo_s, run.since_s, run.slowdown = solo_s, now_s, 1.0
+        run.attempt, run.attempt_from_s = workers[0].attempt, run.served_s
+        run.gpu_milli = sum([share.compute_milli for share in shares])
+        run.workers = [command.assignment.worker for command in workers]
+        profile = self._profiles.get(row.profile) if row.profile is not None else None
+        for share in shares:
+            self._contention.enter(run, share, profile)
+        self._batch += [WorkerStarted(job_id, run.attempt, worker) for worker in run.workers]
+        self._fresh.append(run)
+
+    def _stop(self, command: StopWorker, now_s: float) -> None:
+        """A worker obeys at once; the first of a gang to stop ends the work of all."""
+        run = self._running[command.job_id]
+        run.settle(now_s)
+        run.completion = None
+        self._contention.leave(run)
+        served_s = run.served_s - run.attempt_from_s
+        self._batch.append(
+            WorkerExited(
+                command.job_id, command.attempt, command.worker, ExitCause.STOPPED, None, "", served_s
+            )
+        )
+
+    def _reschedule(self, now_s: float) -> None:
+        """New jobs, and those whose neighbours changed, get the time at which they will be done."""
+        pending = dict.fromkeys(self._fresh)
+        self._fresh.clear()
+        for run, slowdowns in self._contention.changed().items():
+            run.settle(now_s)
+            run.slowdowns.update(slowdowns)
+            slowdown = max((known for known in run.slowdowns.values() if known is not None), default=1.0)
+            if slowdown != run.slowdown:
+                run.slowdown = slowdown
+                pending[run] = None
+        for run in pending:
+            if run.remaining_s is not None:
+                left_s = run.remaining_s if run.slowdown == 1.0 else run.remaining_s * run.slowdown
+                run.completion = self.env.at(now_s + left_s, NORMAL, partial(self._complete, run))
+
+    def _wake(self) -> None:
+        """Come back when the core says that a time limit is reached, even if nothing happens."""
+        wake_s = self.scheduler.next_deadline_s()
+        if wake_s is not None and wake_s != self._wake_s:
+            self._wake_s = wake_s
+            self.env.at(max(wake_s, self.env.now), NORMAL, self._alarm)
+
+    def _alarm(self, tick: Tick) -> None:
+        if self._wake_s is not None and self._wake_s <= self.env.now:
+            self._wake_s = None
+            self._arm()
+
+    # What came of it.
+
+    def _end(self, job_id: str) -> None:
+        number = self._sequence[job_id]
+        self._outcomes[number] = self._outcome(self.scheduler.record(job_id), self._running.pop(job_id, None))
+        self.scheduler.forget(job_id)
+        self._ended += 1
+        if self._progress is not None and self._ended % self._progress_every == 0:
+            self._progress(self._ended, len(self._outcomes))
+
+    def _outcome(self, record: JobRecord, run: Running | None) -> JobOutcome:
+        job = record.job
+        return JobOutcome(
+            job_id=job.job_id,
+            tenant=job.tenant,
+            state=record.state,
+            submit_s=job.submit_s,
+            first_placed_s=record.first_placed_s,
+            ended_s=record.ended_s,
+            gpu_milli=run.gpu_milli if run is not None else 0,
+            held_s=record.held_s,
+            served_s=run.served_s if run is not None else None,
+            slowdown=run.observed_slowdown if run is not None else None,
+            max_slowdown=job.request.max_slowdown,
+            preemptions=record.preemptions,
+        )
+
+    def outcomes(self) -> list[JobOutcome]:
+        """One outcome per row, also of jobs that still run or wait when nothing more will happen."""
+        now_s = self.env.now
+        for record in list(self.scheduler.records()):
+            run = self._running.get(record.job.job_id)
+            if run is not None and record.state is JobState.RUNNING:
+                run.settle(now_s)
+            self._outcomes[self._sequence[record.job.job_id]] = self._outcome(record, run)
+        return [outcome for outcome in self._outcomes if outcome is not None]
+
+
+def _solo_s(row: TraceRow, gpu_models: Iterable[str]) -> float | None:
+    """Solo run time on these GPU models together, in seconds: the slowest decides."""
+    known = row.duration_by_model_s
+    if known is None:
+        return row.duration_s
+    return max(_on_model(known, model) for model in gpu_models)
+
+
+def _on_model(known: Mapping[str, float], model: str) -> float:
+    """The entry of that model, or of the family it belongs to: ``v100`` for ``V100-SXM2-32GB``."""
+    if model in known:
+        return known[model]
+    return next(duration_s for name, duration_s in known.items() if model_matches(name, model))
+
+
+def _never_runnable(row: TraceRow) -> JobOutcome:
+    """A job whose trace knows no GPU model that could run it."""
+    return JobOutcome(
+        job_id=row.job_id,
+        tenant=row.tenant,
+        state=JobState.REJECTED,
+        submit_s=row.submit_s,
+        first_placed_s=None,
+        ended_s=row.submit_s,
+        gpu_milli=0,
+        held_s=0.0,
+        served_s=None,
+        slowdown=None,
+        max_slowdown=row.request.max_slowdown,
+        preemptions=0,
+    )

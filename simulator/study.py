@@ -1,0 +1,122 @@
+"""One trace on one cluster under several policies: what ``cotenant simulate`` does, without the terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from placement.interference import model_named
+from placement.model import InvalidInput
+from placement.policies import policy_named
+from simulator.cluster_spec import ClusterSpec, load_cluster
+from simulator.engine import SimulationOptions, SimulationResult, simulate
+from simulator.profiles import profiles_for
+from simulator.traces import ReadOptions, Trace, read_trace
+from simulator.traces.fields import flag
+
+DEFAULT_TRACE = Path(__file__).parent / "data" / "default-trace.csv"
+"""Written by ``cotenant trace generate --jobs 1000 --seed 7 --arrivals diurnal``."""
+
+DEFAULT_CLUSTER = "8x8xA100-SXM4-80GB"
+"""The cluster that the default trace loads to about three quarters."""
+
+OWN_OPTIONS = ("known_durations", "profiles")
+
+
+@dataclass(frozen=True, slots=True)
+class StudySpec:
+    """What to simulate; ``trace`` None is the one that ships with the project.
+
+    ``options`` are the user's ``k=v`` pairs: those of the trace format, ``known_durations`` and ``profiles``.
+    """
+
+    policies: tuple[str, ...]
+    trace: Path | None = None
+    cluster: str | None = None
+    trace_format: str | None = None
+    truth: str = "additive"
+    belief: str = "additive"
+    seed: int = 0
+    limit: int | None = None
+    skip_bad_lines: bool = False
+    options: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """The results, policy by policy, and what there is to tell about the trace."""
+
+    trace: Trace
+    cluster: ClusterSpec
+    seed: int
+    runs: tuple[tuple[str, SimulationResult], ...]
+    notices: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The document that ``-o json`` prints; equal but for wall times when the inputs are equal."""
+        return {
+            "trace": {
+                "file": self.trace.path,
+                "format": self.trace.format,
+                "jobs": len(self.trace.rows),
+                "bad_lines": len(self.trace.bad_lines),
+            },
+            "cluster": {
+                "spec": self.cluster.name,
+                "nodes": len(self.cluster.nodes),
+                "gpus": self.cluster.gpu_count,
+            },
+            "runs": [
+                {"policy": policy, "seed": self.seed, "metrics": result.metrics.to_dict()}
+                for policy, result in self.runs
+            ],
+        }
+
+
+StudyProgress = Callable[[str, int, int], None]
+"""Told the policy and how many of how many jobs have ended under it."""
+
+
+def run_study(spec: StudySpec, progress: StudyProgress | None = None) -> Study:
+    """Read, simulate under each policy in turn, and report.
+
+    Raises:
+        InvalidInput: anything of the input that cannot be right; nothing has been simulated then.
+    """
+    begun_s = time.perf_counter()
+    for policy in spec.policies:
+        policy_named(policy)
+    truth = model_named(spec.truth)
+    # The same name means an oracle: the policy believes in the very object that makes jobs slow.
+    belief = truth if spec.belief == spec.truth else model_named(spec.belief)
+    if spec.trace is not None and spec.cluster is None:
+        raise InvalidInput("cluster: is needed with a trace of your own, for example 64x8xV100-SXM2-32GB")
+    cluster = load_cluster(spec.cluster if spec.cluster is not None else DEFAULT_CLUSTER)
+    reading = {key: value for key, value in spec.options.items() if key not in OWN_OPTIONS}
+    known_durations = flag(spec.options.get("known_durations", "false"), "option known_durations")
+    profiles_path = Path(spec.options["profiles"]) if "profiles" in spec.options else None
+    trace = read_trace(
+        spec.trace if spec.trace is not None else DEFAULT_TRACE,
+        ReadOptions(spec.skip_bad_lines, spec.limit, reading),
+        spec.trace_format,
+    )
+    profiles, notices = profiles_for(trace.rows, profiles_path)
+    load_s = time.perf_counter() - begun_s
+    runs = []
+    for policy in spec.policies:
+        options = SimulationOptions(
+            policy=policy,
+            truth=truth,
+            belief=belief,
+            seed=spec.seed,
+            profiles=profiles,
+            known_durations=known_durations,
+            load_s=load_s,
+            progress=partial(progress, policy) if progress is not None else None,
+        )
+        runs.append((policy, simulate(trace.rows, cluster, options)))
+    return Study(trace, cluster, spec.seed, tuple(runs), (*trace.notices, *notices))
