@@ -22,10 +22,12 @@ class Entry:
     module: str
     attribute: str
     summary: str
+    plugins: bool = False
+    """Whether it takes names of policies and models, so that plug-ins are loaded before it runs."""
 
 
 COMMANDS = {
-    "up": Entry("cli.up", "up", "Start a manager and a local agent, and keep them running."),
+    "up": Entry("cli.up", "up", "Start a manager and a local agent, and keep them running.", plugins=True),
     "submit": Entry("cli.submit", "submit", "Submit a job and print its id."),
     "queue": Entry("cli.queue", "queue", "List the jobs that wait and run."),
     "status": Entry("cli.status", "status", "Show one job in full."),
@@ -35,10 +37,10 @@ COMMANDS = {
     "nodes": Entry("cli.nodes", "nodes", "List the nodes."),
     "gpus": Entry("cli.gpus", "gpus", "List each share on each GPU, and who holds it."),
     "top": Entry("cli.top", "top", "Watch GPUs and jobs live."),
-    "simulate": Entry("cli.simulate", "simulate", "Replay a trace through the same decisions."),
+    "simulate": Entry("cli.simulate", "simulate", "Replay a trace through the same decisions.", plugins=True),
     "trace": Entry("cli.trace", "trace", "Generate and inspect traces."),
-    "manager": Entry("cli.manager", "manager", "Run the manager alone."),
-    "agent": Entry("cli.agent", "agent", "Run the agent of this node alone."),
+    "manager": Entry("cli.manager", "manager", "Run the manager alone.", plugins=True),
+    "agent": Entry("cli.agent", "agent", "Run the agent of this node alone.", plugins=True),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
 }
 
@@ -69,7 +71,12 @@ class LazyGroup(click.Group):
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
             hint = f"did you mean {near[0]!r}?" if near else f"see '{PROGRAM} --help'"
             ctx.fail(f"no such command {args[0]!r}; {hint}")
-        return super().resolve_command(ctx, args)
+        name, command, rest = super().resolve_command(ctx, args)
+        if name is not None and COMMANDS[name].plugins and not ctx.resilient_parsing:
+            from cotenant.plugins import load_plugins
+
+            load_plugins()
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, without importing them."""

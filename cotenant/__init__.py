@@ -10,24 +10,64 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cotenant.plugins import register_model as register_model
+    from cotenant.plugins import register_policy as register_policy
     from cotenant.progress import report_progress as report_progress
+    from cotenant.simulation import simulate as simulate
     from manager.wire.client import Client as Client
+    from manager.wire.discovery import find_manager as find_manager
+    from manager.wire.models import JobSpec as JobSpec
+    from manager.wire.models import RequestSpec as RequestSpec
     from placement.interference import InterferenceModel as InterferenceModel
+    from placement.interference import Prediction as Prediction
+    from placement.interference import Resident as Resident
+    from placement.model import Job as Job
+    from placement.policies import OrderPolicy as OrderPolicy
+    from placement.policies import PlacementPolicy as PlacementPolicy
     from placement.policies import Policy as Policy
-    from simulator.engine import simulate as simulate
+    from placement.policies import ScoreWeights as ScoreWeights
 
     __version__: str
 
 _HOMES = {
     "Client": "manager.wire.client",
     "InterferenceModel": "placement.interference",
+    "Job": "placement.model",
+    "JobSpec": "manager.wire.models",
+    "OrderPolicy": "placement.policies",
+    "PlacementPolicy": "placement.policies",
     "Policy": "placement.policies",
+    "Prediction": "placement.interference",
+    "RequestSpec": "manager.wire.models",
+    "Resident": "placement.interference",
+    "ScoreWeights": "placement.policies",
+    "find_manager": "manager.wire.discovery",
+    "register_model": "cotenant.plugins",
+    "register_policy": "cotenant.plugins",
     "report_progress": "cotenant.progress",
-    "simulate": "simulator.engine",
+    "simulate": "cotenant.simulation",
 }
 """Each name and the module that defines it."""
 
-__all__ = ["Client", "InterferenceModel", "Policy", "__version__", "report_progress", "simulate"]
+__all__ = [
+    "Client",
+    "InterferenceModel",
+    "Job",
+    "JobSpec",
+    "OrderPolicy",
+    "PlacementPolicy",
+    "Policy",
+    "Prediction",
+    "RequestSpec",
+    "Resident",
+    "ScoreWeights",
+    "__version__",
+    "find_manager",
+    "register_model",
+    "register_policy",
+    "report_progress",
+    "simulate",
+]
 
 
 def __getattr__(name: str) -> Any:
@@ -45,4 +85,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted({*globals(), *__all__})
