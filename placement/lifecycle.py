@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from placement.model import Assignment, Job, StateError, StopCause
+from placement.model import Assignment, Job, StateError, StopCause, WorkerExited
 
 
 class JobState(enum.Enum):
@@ -105,6 +105,7 @@ class JobRecord:
     exited_workers: set[int] = field(default_factory=set)
     waits_for: set[str] = field(default_factory=set)
     stop_cause: StopCause | None = None
+    first_failure: WorkerExited | None = None
     first_placed_s: float | None = None
     placed_s: float | None = None
     ended_s: float | None = None

@@ -83,7 +83,9 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
-def metrics_of(outcomes: Sequence[JobOutcome], capacity_gpu_milli: int, counters: RunCounters, end_s: float) -> Metrics:
+def metrics_of(
+    outcomes: Sequence[JobOutcome], capacity_gpu_milli: int, counters: RunCounters, end_s: float
+) -> Metrics:
     """The metrics of a run.
 
     JCT is end minus submission and wait is first placement minus submission, over jobs that succeeded.
@@ -117,7 +119,8 @@ def metrics_of(outcomes: Sequence[JobOutcome], capacity_gpu_milli: int, counters
         p99_slowdown=percentile(slowdowns, 99),
         preemptions=sum(o.preemptions for o in outcomes),
         promises_broken=sum(
-            o.slowdown is not None and o.max_slowdown is not None and o.slowdown > o.max_slowdown for o in outcomes
+            o.slowdown is not None and o.max_slowdown is not None and o.slowdown > o.max_slowdown
+            for o in outcomes
         ),
         events=counters.events,
         decisions=counters.decisions,

@@ -23,7 +23,9 @@ def model_named(name: str) -> InterferenceModel:
     """
     build = MODELS.get(name)
     if build is None:
-        raise UnknownName(f"interference model {name!r} is unknown; choose one of {', '.join(sorted(MODELS))}")
+        raise UnknownName(
+            f"interference model {name!r} is unknown; choose one of {', '.join(sorted(MODELS))}"
+        )
     return build()
 
 

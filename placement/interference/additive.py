@@ -39,7 +39,9 @@ class AdditiveInterference:
             return (Prediction(1.0, 1.0),)
         shared = [resident.mode is not Mode.MIG for resident in residents]
         return tuple(
-            self._one(resident, [other for j, other in enumerate(residents) if j != i and shared[j] and shared[i]])
+            self._one(
+                resident, [other for j, other in enumerate(residents) if j != i and shared[j] and shared[i]]
+            )
             for i, resident in enumerate(residents)
         )
 

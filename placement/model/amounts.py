@@ -31,7 +31,9 @@ _DURATION_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 def _split(text: str, what: str) -> tuple[float, str]:
     match = _NUMBER.fullmatch(text.strip())
     if match is None:
-        raise InvalidAmount(f"{what}: {text!r} is not an amount; write a number such as 10 or 1.5 with its unit")
+        raise InvalidAmount(
+            f"{what}: {text!r} is not an amount; write a number such as 10 or 1.5 with its unit"
+        )
     number = float(match["number"])
     if not math.isfinite(number):
         raise InvalidAmount(f"{what}: {text!r} is too large")
@@ -50,7 +52,9 @@ def parse_bytes(text: str, what: str = "memory") -> int:
         raise InvalidAmount(f"{what}: unknown unit in {text!r}; use Ki, Mi, Gi, Ti or K, M, G, T")
     amount = round(number * unit)
     if not 0 < amount <= MAX_BYTES:
-        raise InvalidAmount(f"{what}: {text!r} is out of range; it must be above 0 and at most {MAX_BYTES} bytes")
+        raise InvalidAmount(
+            f"{what}: {text!r} is out of range; it must be above 0 and at most {MAX_BYTES} bytes"
+        )
     return amount
 
 

@@ -91,5 +91,12 @@ class WorkerExited:
 
 
 Event = (
-    NodeJoined | NodeLost | NodeFenced | ProfileDefined | JobSubmitted | JobCancelled | WorkerStarted | WorkerExited
+    NodeJoined
+    | NodeLost
+    | NodeFenced
+    | ProfileDefined
+    | JobSubmitted
+    | JobCancelled
+    | WorkerStarted
+    | WorkerExited
 )

@@ -72,7 +72,9 @@ class Request:
             _within("memory", self.memory_bytes, 1, MAX_BYTES)
         if self.compute_milli is not None:
             _within("compute", self.compute_milli, 1, WHOLE_GPU_MILLI)
-        if self.max_slowdown is not None and not (math.isfinite(self.max_slowdown) and self.max_slowdown >= 1):
+        if self.max_slowdown is not None and not (
+            math.isfinite(self.max_slowdown) and self.max_slowdown >= 1
+        ):
             raise InvalidAmount(f"max_slowdown: {self.max_slowdown} must be a number of at least 1")
         if not self.modes:
             raise InvalidSpec("mode: at least one mode must be accepted")

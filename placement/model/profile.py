@@ -28,7 +28,9 @@ class Profile:
         for channel in ("sm_milli", "dram_milli", "l2_milli", "pcie_milli"):
             value = getattr(self, channel)
             if value is not None and not (isinstance(value, int) and 0 <= value <= 1000):
-                raise InvalidSpec(f"profile {self.name!r}: {channel}: {value} must be a whole number from 0 to 1000")
+                raise InvalidSpec(
+                    f"profile {self.name!r}: {channel}: {value} must be a whole number from 0 to 1000"
+                )
         for model, rate in self.steps_per_s.items():
             if not (math.isfinite(rate) and rate > 0):
                 raise InvalidSpec(f"profile {self.name!r}: steps_per_s: {model}: {rate} must be above 0")

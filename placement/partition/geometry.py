@@ -47,9 +47,9 @@ class MigGeometry:
         self._index = {profile.name: i for i, profile in enumerate(profiles)}
         self.start, self.room = self._tables()
         used = (np.arange(STATES) >> _COMPUTE_SHIFT) & 7
-        self.free_milli: npt.NDArray[np.int32] = ((compute_slices - used).clip(0) * 1000 // compute_slices).astype(
-            np.int32
-        )
+        self.free_milli: npt.NDArray[np.int32] = (
+            (compute_slices - used).clip(0) * 1000 // compute_slices
+        ).astype(np.int32)
 
     def profile_index(self, name: str) -> int:
         """Position of a profile in the tables.

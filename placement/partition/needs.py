@@ -30,7 +30,9 @@ class Need:
     mig_profile: int | None = None
 
 
-def needs_of(request: Request, profile: Profile | None, model: str, gpu_memory_bytes: int | None) -> dict[Mode, Need]:
+def needs_of(
+    request: Request, profile: Profile | None, model: str, gpu_memory_bytes: int | None
+) -> dict[Mode, Need]:
     """The acceptable shares of one GPU of this model, by mode; empty if the model cannot serve the request."""
     if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
         return {}

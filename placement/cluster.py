@@ -1,0 +1,333 @@
+"""The state of the cluster as arrays: one row a node, one column a GPU slot.
+
+Every figure of a GPU is a function of its residents, recomputed whenever they change: releasing restores the
+start bit for bit in any order.  Nodes are kept in the order of their ids, so that ties never depend on who
+joined first.  What-if is a checkpoint and a rollback, never a copy.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement import kernels as k
+from placement.interference import Resident
+from placement.kernels import Ints
+from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Profile, Share
+from placement.neighbourhood import Neighbour, NeighbourhoodTable, neighbourhood_of
+from placement.partition import MigGeometry, geometry_of
+
+UNLIMITED = 1 << 60
+"""Stands for an amount that nobody stated: it never constrains and stays unlimited when used."""
+
+MODE_CODE = {Mode.EXCLUSIVE: k.EXCLUSIVE, Mode.MIG: k.MIG, Mode.MPS: k.MPS, Mode.TIMESLICE: k.TIMESLICE}
+SEVERAL = -2
+"""Value of a GPU's TENANT column when several tenants share it; one tenant is its number, nobody -1."""
+
+LOG_LIMIT = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """One worker's share of a GPU."""
+
+    job_id: str
+    worker: int
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What the cluster must know of a job that holds shares."""
+
+    job_id: str
+    tenant: str
+    profile: Profile | None = None
+    max_slowdown: float | None = None
+    isolating: bool = False
+    cpu_milli: int = 0
+    ram_bytes: int = 0
+
+
+@dataclass(slots=True)
+class _Lodging:
+    """A tenancy with its holder, ordered by (job, worker)."""
+
+    key: tuple[str, int]
+    holder: Holder
+    share: Share
+
+
+class Cluster:
+    """All nodes, what is free on them, and who holds what.
+
+    Attributes:
+        gpus: int64 [nodes, slots, kernels.GPU_COLUMNS]; nodes: int64 [nodes, kernels.NODE_COLUMNS]; rows in the
+            order of node ids, memory in bytes, compute in thousandths of a GPU.
+        touched: rows whose figures changed, in order, since ``generation`` last grew.
+    """
+
+    def __init__(self) -> None:
+        self.members: list[Node] = []
+        self.kinds: list[tuple[str, int | None]] = []
+        self.geometries: list[MigGeometry | None] = []
+        self.neighbourhoods = NeighbourhoodTable()
+        self.isolated_gpus = 0
+        self.touched: list[int] = []
+        self.generation = 0
+        self._kind_numbers: dict[tuple[str, int | None], int] = {}
+        self._tenant_numbers: dict[str, int] = {}
+        self._undo: list[tuple[bool, Holder, Assignment]] | None = None
+        self._down: set[str] = set()
+        self._holdings: dict[tuple[str, int], tuple[Holder, Assignment]] = {}
+        self._lay_out([])
+
+    # -- nodes ---------------------------------------------------------------------------------------------
+
+    def set_nodes(self, nodes: Iterable[Node]) -> None:
+        """Replace the nodes and place all holdings again; holdings on vanished nodes or GPUs are dropped."""
+        held = list(self._holdings.values())
+        self._holdings = {}
+        self._lay_out(sorted(nodes, key=lambda node: node.node_id))
+        for holder, assignment in held:
+            if assignment.node_id in self._row and all(s.gpu_uuid in self._slot for s in assignment.shares):
+                self.allocate(holder, assignment)
+
+    def _lay_out(self, members: list[Node]) -> None:
+        self.members = members
+        self._row = {node.node_id: i for i, node in enumerate(members)}
+        self._slot = {gpu.uuid: (i, j) for i, node in enumerate(members) for j, gpu in enumerate(node.gpus)}
+        width = max((len(node.gpus) for node in members), default=0)
+        self._lodgings: list[list[list[_Lodging]]] = [[[] for _ in node.gpus] for node in members]
+        self.gpus: Ints = np.zeros((len(members), width, k.GPU_COLUMNS), np.int64)
+        self.gpus[:, :, k.MODE] = k.ABSENT
+        self.nodes: Ints = np.zeros((len(members), k.NODE_COLUMNS), np.int64)
+        self.isolated_gpus = 0
+        self._bare = [[self._bare_gpu(gpu) for gpu in node.gpus] for node in members]
+        for i, node in enumerate(members):
+            for j, bare in enumerate(self._bare[i]):
+                self.gpus[i, j] = bare
+            self.nodes[i] = (
+                _limit(node.cpu_milli),
+                _limit(node.ram_bytes),
+                WHOLE_GPU_MILLI * len(node.gpus),
+                len(node.gpus),
+                node.node_id not in self._down,
+            )
+        self._forget_log()
+
+    def _bare_gpu(self, gpu: Gpu) -> Ints:
+        """The row of a GPU without residents."""
+        row = np.zeros(k.GPU_COLUMNS, np.int64)
+        row[k.MODEL] = kind = self._kind_number(gpu)
+        row[k.TENANT] = k.NOBODY
+        row[k.NEIGHBOURHOOD] = self.neighbourhoods.number(neighbourhood_of(gpu.model, kind, []))
+        row[k.FREE_MILLI] = WHOLE_GPU_MILLI
+        row[k.FREE_MEMORY] = _limit(gpu.memory_bytes)
+        return row
+
+    def _forget_log(self) -> None:
+        """Make every reader of the log look at all rows again."""
+        self.generation += 1
+        self.touched = []
+
+    def _touch(self, row: int) -> None:
+        self.touched.append(row)
+        if len(self.touched) > LOG_LIMIT:
+            self._forget_log()
+
+    def set_up(self, node_id: str, *, up: bool) -> None:
+        """Say whether anything new may go to a node."""
+        (self._down.discard if up else self._down.add)(node_id)
+        row = self._row.get(node_id)
+        if row is not None:
+            self.nodes[row, k.UP] = up
+            self._touch(row)
+
+    def row_of(self, node_id: str) -> int:
+        """The array row of a node.
+
+        Raises:
+            NotFound: no such node.
+        """
+        row = self._row.get(node_id)
+        if row is None:
+            raise NotFound(f"no node {node_id!r} has joined")
+        return row
+
+    def __contains__(self, node_id: str) -> bool:
+        return node_id in self._row
+
+    def gpu(self, uuid: str) -> Gpu:
+        """The GPU with that UUID.
+
+        Raises:
+            NotFound: no such GPU.
+        """
+        place = self._slot.get(uuid)
+        if place is None:
+            raise NotFound(f"no GPU {uuid!r} is known")
+        return self.members[place[0]].gpus[place[1]]
+
+    def _kind_number(self, gpu: Gpu) -> int:
+        """The number of a GPU's model and memory in the MODEL column."""
+        kind = (gpu.model, gpu.memory_bytes)
+        number = self._kind_numbers.get(kind)
+        if number is None:
+            number = self._kind_numbers[kind] = len(self.kinds)
+            self.kinds.append(kind)
+            self.geometries.append(geometry_of(gpu.model))
+        return number
+
+    def tenant_number(self, tenant: str) -> int:
+        """The number of a tenant in the TENANT column."""
+        return self._tenant_numbers.setdefault(tenant, len(self._tenant_numbers))
+
+    # -- shares --------------------------------------------------------------------------------------------
+
+    def allocate(self, holder: Holder, assignment: Assignment) -> None:
+        """Give one worker its shares; the caller has checked that they fit."""
+        self._holdings[holder.job_id, assignment.worker] = (holder, assignment)
+        self._apply(holder, assignment, taken=True)
+
+    def release(self, job_id: str, worker: int) -> Assignment | None:
+        """Take one worker's shares back; None if it holds none."""
+        held = self._holdings.pop((job_id, worker), None)
+        if held is None:
+            return None
+        self._apply(held[0], held[1], taken=False)
+        return held[1]
+
+    def checkpoint(self) -> None:
+        """Begin a what-if; one at a time."""
+        assert self._undo is None, "a what-if is already open"
+        self._undo = []
+
+    def rollback(self) -> None:
+        """End the what-if and put everything back as it was."""
+        undo, self._undo = self._undo or [], None
+        for taken, holder, assignment in reversed(undo):
+            if taken:
+                self.release(holder.job_id, assignment.worker)
+            else:
+                self.allocate(holder, assignment)
+
+    @property
+    def in_what_if(self) -> bool:
+        """Whether a what-if is open."""
+        return self._undo is not None
+
+    def commit(self) -> None:
+        """End the what-if and keep what it did."""
+        self._undo = None
+
+    def _apply(self, holder: Holder, assignment: Assignment, *, taken: bool) -> None:
+        if self._undo is not None:
+            self._undo.append((taken, holder, assignment))
+        row = self._row[assignment.node_id]
+        node = self.members[row]
+        sign = -1 if taken else 1
+        if holder.cpu_milli and node.cpu_milli is not None:
+            self.nodes[row, k.CPU_FREE] += sign * holder.cpu_milli
+        if holder.ram_bytes and node.ram_bytes is not None:
+            self.nodes[row, k.RAM_FREE] += sign * holder.ram_bytes
+        key = (holder.job_id, assignment.worker)
+        for share in assignment.shares:
+            slot = self._slot[share.gpu_uuid][1]
+            lodgings = self._lodgings[row][slot]
+            if taken:
+                bisect.insort(lodgings, _Lodging(key, holder, share), key=_lodging_key)
+            else:
+                del lodgings[next(i for i, lodging in enumerate(lodgings) if lodging.key == key)]
+            self._refresh(row, slot, lodgings)
+        if assignment.shares:
+            self.nodes[row, k.FREE_SUM] = self.gpus[row, : len(node.gpus), k.FREE_MILLI].sum()
+            self.nodes[row, k.EMPTIES] = np.count_nonzero(self.gpus[row, : len(node.gpus), k.MODE] == k.EMPTY)
+        self._touch(row)
+
+    def _refresh(self, row: int, slot: int, lodgings: list[_Lodging]) -> None:
+        """Recompute every figure of one GPU from its residents."""
+        gpu = self.gpus[row, slot]
+        was_isolated = int(gpu[k.ISOLATED])
+        gpu[:] = self._bare[row][slot]
+        if len(lodgings) == 1 and lodgings[0].share.mode is Mode.EXCLUSIVE:
+            lodging = lodgings[0]
+            isolated = int(lodging.holder.isolating)
+            gpu[:] = (
+                k.EXCLUSIVE, 0, 1, gpu[k.MODEL], self.tenant_number(lodging.holder.tenant), isolated,
+                gpu[k.NEIGHBOURHOOD], 0, 0,
+            )  # fmt: skip
+        elif lodgings:
+            isolated = self._refresh_shared(gpu, lodgings)
+        else:
+            isolated = 0
+        self.isolated_gpus += isolated - was_isolated
+
+    def _refresh_shared(self, gpu: Ints, lodgings: list[_Lodging]) -> int:
+        """Add up residents on a bare row; returns whether one of them isolates."""
+        model = int(gpu[k.MODEL])
+        geometry = self.geometries[model]
+        milli, memory, mig, tenant, isolated = int(gpu[k.FREE_MILLI]), int(gpu[k.FREE_MEMORY]), 0, k.NOBODY, 0
+        for lodging in lodgings:
+            share, holder = lodging.share, lodging.holder
+            milli -= share.compute_milli
+            if share.memory_bytes is not None and memory < UNLIMITED:
+                memory -= share.memory_bytes
+            number = self.tenant_number(holder.tenant)
+            tenant = number if tenant in (k.NOBODY, number) else SEVERAL
+            isolated |= holder.isolating
+            if share.mode is Mode.MIG and geometry is not None:
+                mig = _with_slice(geometry, mig, share)
+        mode = MODE_CODE[lodgings[0].share.mode]
+        if mode == k.MIG and geometry is not None:
+            milli = int(geometry.free_milli[mig])
+        number = self.neighbourhoods.number(
+            neighbourhood_of(self.kinds[model][0], model, _neighbours(lodgings))
+        )
+        gpu[:] = (mode, mig, len(lodgings), model, tenant, isolated, number, milli, memory)
+        return int(isolated)
+
+    def residents(self, gpu_uuid: str) -> tuple[Tenancy, ...]:
+        """Who holds shares of a GPU, in the order of job and worker.
+
+        Raises:
+            NotFound: no such GPU.
+        """
+        place = self._slot.get(gpu_uuid)
+        if place is None:
+            raise NotFound(f"no GPU {gpu_uuid!r} is known")
+        lodgings = self._lodgings[place[0]][place[1]]
+        return tuple(Tenancy(lodging.key[0], lodging.key[1], lodging.share) for lodging in lodgings)
+
+    def resident_jobs(self, gpu_uuid: str) -> list[tuple[Holder, Share]]:
+        """Holders and shares of a GPU, in the order of job and worker."""
+        row, slot = self._slot[gpu_uuid]
+        return [(lodging.holder, lodging.share) for lodging in self._lodgings[row][slot]]
+
+
+def _lodging_key(lodging: _Lodging) -> tuple[str, int]:
+    return lodging.key
+
+
+def _limit(amount: int | None) -> int:
+    return UNLIMITED if amount is None else amount
+
+
+def _neighbours(lodgings: Sequence[_Lodging]) -> list[Neighbour]:
+    return [
+        Neighbour(
+            Resident(lodging.holder.profile, lodging.share.mode, lodging.share.compute_milli),
+            lodging.holder.max_slowdown,
+        )
+        for lodging in lodgings
+    ]
+
+
+def _with_slice(geometry: MigGeometry, state: int, share: Share) -> int:
+    profile = geometry.profile_index(share.mig_profile or "")
+    after = geometry.add(state, profile, -1 if share.mig_start is None else share.mig_start)
+    assert after is not None, f"{share} overlaps another slice"
+    return after

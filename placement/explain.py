@@ -1,0 +1,193 @@
+"""Why a job waits, and what was foreseen for one that was placed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+import numpy as np
+
+from placement import kernels as k
+from placement.ask import Ask, Demand, newcomer_of
+from placement.cluster import UNLIMITED, Cluster
+from placement.interference import InterferenceModel, Resident
+from placement.kernels import Ints
+from placement.lifecycle import JobRecord
+from placement.model import Explanation, Job, Mode, Outcome, Reason, Share, format_bytes, model_matches
+from placement.promises import broken_promise
+from placement.search import Search
+
+_CODES = tuple(Reason)
+_FITS = -1
+_CODE = {reason: i for i, reason in enumerate(_CODES)}
+
+
+def explain_placed(cluster: Cluster, belief: InterferenceModel, record: JobRecord) -> Explanation:
+    """The slowdown foreseen for a job that holds shares: the worst over its GPUs, None if unknown."""
+    slowdown: float | None = 1.0
+    upper: float | None = 1.0
+    for share in (share for assignment in record.assignments for share in assignment.shares):
+        if share.mode is Mode.EXCLUSIVE:
+            continue
+        mean, bound = _foreseen(cluster, belief, record, share)
+        slowdown = None if slowdown is None or mean is None else max(slowdown, mean)
+        upper = None if upper is None or bound is None else max(upper, bound)
+    if not record.assignments:
+        slowdown, upper = record.predicted_slowdown, record.predicted_upper
+    return Explanation(
+        record.job.job_id,
+        Outcome.FIT if record.first_placed_s is not None or record.assignments else Outcome.NO_FIT,
+        predicted_slowdown=slowdown,
+        predicted_upper=upper,
+        note=record.failure,
+    )
+
+
+def _foreseen(
+    cluster: Cluster, belief: InterferenceModel, record: JobRecord, share: Share
+) -> tuple[float | None, float | None]:
+    lodgers = cluster.resident_jobs(share.gpu_uuid)
+    residents = tuple(Resident(holder.profile, other.mode, other.compute_milli) for holder, other in lodgers)
+    predictions = belief.predict(cluster.gpu(share.gpu_uuid).model, residents)
+    for (holder, other), prediction in zip(lodgers, predictions, strict=True):
+        if holder.job_id == record.job.job_id and other is share:
+            return prediction.slowdown, prediction.upper
+    return None, None
+
+
+def explain_waiting(search: Search, demand: Demand, job: Job, ahead: int) -> Explanation:
+    """What rules out each GPU for a waiting job; ``ahead`` is how many wait before it where order is strict."""
+    cluster = search.cluster
+    if not cluster.members:
+        return Explanation(job.job_id, Outcome.NO_FIT, {Reason.NO_NODES: 1})
+    reasons, candidates = _counted(search, demand)
+    fits = search.workers_that_fit(demand)
+    if fits >= job.workers and ahead:
+        return Explanation(
+            job.job_id,
+            Outcome.NO_FIT,
+            {**reasons, Reason.ORDER: ahead},
+            candidates,
+            note=f"{ahead} ahead in line",
+        )
+    if job.workers > 1 and fits < job.workers:
+        reasons = {**reasons, Reason.GANG: job.workers - fits}
+    return Explanation(
+        job.job_id, Outcome.NO_FIT, reasons, candidates, note=f"{fits} of {job.workers} workers fit"
+    )
+
+
+def rejection(search: Search, demand: Demand, job: Job) -> str:
+    """One line that says why a job cannot be held."""
+    explanation = explain_waiting(search, demand, job, 0)
+    counted = ", ".join(
+        f"{reason.value} ({count})"
+        for reason, count in sorted(explanation.reasons.items(), key=lambda item: -item[1])
+    )
+    largest = max((gpu.memory_bytes or 0 for node in search.cluster.members for gpu in node.gpus), default=0)
+    asked = job.request.memory_bytes
+    beyond = (
+        f"; asked {format_bytes(asked)} a GPU, the largest has {format_bytes(largest)}"
+        if asked and asked > largest > 0
+        else ""
+    )
+    return (
+        f"{Reason.TOO_LARGE.value if not job.immediate else 'no room'}: {counted or explanation.note}{beyond}"
+    )
+
+
+def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]:
+    """Reasons over all GPUs (over nodes for a request without GPUs), and how many GPUs fit."""
+    cluster = search.cluster
+    node_code = _node_codes(cluster, demand)
+    if demand.request.gpus == 0:
+        return _tally(node_code), int((node_code == _FITS).sum())
+    present = cluster.gpus[:, :, k.MODE] != k.ABSENT
+    rows = np.nonzero(present)[0]
+    gpus = cluster.gpus[present]
+    code = _kind_codes(cluster, demand)[gpus[:, k.MODEL]]
+    asks = search.asks_of(demand)
+    if asks:
+        search.workers_that_fit(demand)
+        by_ask = [_gpu_codes(search, ask, demand, gpus) for ask in asks]
+        best = by_ask[0]
+        for other in by_ask[1:]:
+            best = np.where(other == _FITS, _FITS, best)
+        code = np.where(code == _FITS, best, code)
+    code = np.where(node_code[rows] == _FITS, code, node_code[rows])
+    enough = np.bincount(rows[code == _FITS], minlength=len(cluster.members)) >= demand.request.gpus
+    code = np.where((code == _FITS) & ~enough[rows], _CODE[Reason.NODE_GPUS], code)
+    return _tally(code), int((code == _FITS).sum())
+
+
+def _tally(codes: Ints) -> Mapping[Reason, int]:
+    counts = Counter(codes[codes != _FITS].tolist())
+    return {_CODES[code]: count for code, count in sorted(counts.items())}
+
+
+def _node_codes(cluster: Cluster, demand: Demand) -> Ints:
+    nodes, request = cluster.nodes, demand.request
+    code = np.full(len(nodes), _FITS, np.int64)
+    code[nodes[:, k.RAM_FREE] < request.ram_bytes] = _CODE[Reason.NODE_RAM]
+    code[nodes[:, k.CPU_FREE] < request.cpu_milli] = _CODE[Reason.NODE_CPU]
+    code[nodes[:, k.UP] == 0] = _CODE[Reason.NODE_UNAVAILABLE]
+    return code
+
+
+def _kind_codes(cluster: Cluster, demand: Demand) -> Ints:
+    """What rules out a whole kind of GPU, whatever is on it."""
+    request = demand.request
+    code = np.full(len(cluster.kinds), _FITS, np.int64)
+    for kind, (model, memory_bytes) in enumerate(cluster.kinds):
+        if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
+            code[kind] = _CODE[Reason.GPU_MODEL]
+        elif (
+            request.memory_bytes is not None
+            and memory_bytes is not None
+            and request.memory_bytes > memory_bytes
+        ):
+            code[kind] = _CODE[Reason.GPU_MEMORY]
+        elif all(ask.terms[kind, k.MILLI] == 0 for ask in demand.asks):
+            code[kind] = _CODE[Reason.MIG_GEOMETRY if Mode.MIG in request.modes else Reason.GPU_MODE]
+    return code
+
+
+def _gpu_codes(search: Search, ask: Ask, demand: Demand, gpus: Ints) -> Ints:
+    """What rules out each GPU for one mode, the most basic reason last so that it stands."""
+    term = ask.terms[gpus[:, k.MODEL]]
+    kind = int(ask.entries[k.KIND])
+    code = np.full(len(gpus), _FITS, np.int64)
+    code[ask.allowed[gpus[:, k.NEIGHBOURHOOD]] == 0] = _CODE[_promise_at_stake(search, ask, demand)]
+    if kind in (k.MPS, k.TIMESLICE):
+        tenant, asker = gpus[:, k.TENANT], ask.entries[k.ASKER]
+        stranger = (tenant != k.NOBODY) & (tenant != asker)
+        code[stranger & ((gpus[:, k.ISOLATED] == 1) | bool(ask.entries[k.ISOLATING]))] = _CODE[
+            Reason.ISOLATION
+        ]
+        if kind == k.MPS:
+            code[gpus[:, k.CLIENTS] >= k.MPS_CLIENTS] = _CODE[Reason.MPS_CLIENTS]
+        code[gpus[:, k.FREE_MEMORY] < np.minimum(term[:, k.MEMORY], UNLIMITED)] = _CODE[Reason.GPU_MEMORY]
+        code[gpus[:, k.FREE_MILLI] < term[:, k.MILLI]] = _CODE[Reason.GPU_COMPUTE]
+    if kind == k.MIG:
+        start = search.mig_start
+        code[start[gpus[:, k.MODEL], gpus[:, k.MIG_STATE], term[:, k.PROFILE]] < 0] = _CODE[
+            Reason.MIG_GEOMETRY
+        ]
+    busy = gpus[:, k.MODE] != k.EMPTY
+    if kind == k.EXCLUSIVE:
+        code[busy] = _CODE[Reason.GPU_BUSY]
+    else:
+        code[busy & (gpus[:, k.MODE] != kind)] = _CODE[Reason.GPU_MODE]
+    code[term[:, k.MILLI] == 0] = _CODE[Reason.GPU_MODE]
+    return code
+
+
+def _promise_at_stake(search: Search, ask: Ask, demand: Demand) -> Reason:
+    """Whose promise rules out the first of the neighbourhoods that are ruled out."""
+    for number in np.flatnonzero(ask.allowed == 0).tolist():
+        place = search.cluster.neighbourhoods.all[number]
+        need = ask.needs[place.kind]
+        broken = None if need is None else broken_promise(search.belief, newcomer_of(demand, need), place)
+        if broken is not None:
+            return broken
+    return Reason.OWN_PROMISE

@@ -1,0 +1,18 @@
+"""Draws that are the same in every replay: a hash of who asks, not a generator with a state."""
+
+from __future__ import annotations
+
+_MASK = (1 << 64) - 1
+
+
+def _mix(value: int) -> int:
+    """SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014, section 5): 64 bits in, 64 well-mixed bits out."""
+    value = (value + 0x9E3779B97F4A7C15) & _MASK
+    value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
+    value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK
+    return value ^ (value >> 31)
+
+
+def draw(seed: int, sequence: int, worker: int, choices: int) -> int:
+    """A number from 0 to ``choices`` - 1 that depends on all arguments."""
+    return _mix(_mix(_mix(seed & _MASK) ^ sequence) ^ worker) % choices

@@ -1,0 +1,84 @@
+"""Policies by name: one visible list each for orders and placements, freely combined with ``+``.
+
+Third parties add theirs by the entry-point groups ``cotenant.orders`` and ``cotenant.placements``; the front
+door loads those and calls :func:`register`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from placement.model import InvalidSpec, UnknownName
+from placement.policies.backfill import Backfill
+from placement.policies.base import OrderPolicy, PlacementPolicy, Policy, ScoreWeights
+from placement.policies.best_fit import BestFit
+from placement.policies.fifo import Fifo
+from placement.policies.random import Random
+from placement.policies.spread import Spread
+from placement.policies.srtf import Srtf
+
+ORDERS: dict[str, Callable[[], OrderPolicy]] = {"fifo": Fifo, "backfill": Backfill, "srtf": Srtf}
+PLACEMENTS: dict[str, Callable[[], PlacementPolicy]] = {
+    "best-fit": BestFit,
+    "spread": Spread,
+    "random": Random,
+}
+
+
+def policy_names() -> tuple[str, ...]:
+    """Every name that may stand alone or in a combination."""
+    return (*ORDERS, *PLACEMENTS)
+
+
+def register(name: str, *, order: Callable[[], OrderPolicy] | None = None,
+             placement: Callable[[], PlacementPolicy] | None = None) -> None:  # fmt: skip
+    """Add a policy of one's own under a new name.
+
+    Raises:
+        InvalidSpec: the name is taken or holds a ``+``.
+    """
+    if "+" in name or name in ORDERS or name in PLACEMENTS:
+        raise InvalidSpec(f"policy name {name!r} is taken or contains '+'")
+    if order is not None:
+        ORDERS[name] = order
+    if placement is not None:
+        PLACEMENTS[name] = placement
+
+
+def policy_named(spec: str) -> Policy:
+    """The policy ``ORDER``, ``PLACEMENT`` or ``ORDER+PLACEMENT``.
+
+    An order alone places by best fit; a placement alone orders by skip-ahead FIFO.
+
+    Raises:
+        UnknownName: nobody registered one of the names.
+        InvalidSpec: two orders, two placements, or more than two names.
+    """
+    names = spec.split("+")
+    for name in names:
+        if name not in ORDERS and name not in PLACEMENTS:
+            raise UnknownName(
+                f"policy {name!r} is unknown; choose one of {', '.join(policy_names())}, or ORDER+PLACEMENT"
+            )
+    orders = [name for name in names if name in ORDERS]
+    placements = [name for name in names if name in PLACEMENTS]
+    if len(orders) > 1 or len(placements) > 1:
+        raise InvalidSpec(
+            f"policy {spec!r}: at most one order ({', '.join(ORDERS)}) and one placement ({', '.join(PLACEMENTS)})"
+        )
+    order = ORDERS[orders[0]]() if orders else Backfill()
+    placement = PLACEMENTS[placements[0]]() if placements else BestFit()
+    return Policy(spec, order, placement)
+
+
+__all__ = [
+    "ORDERS",
+    "PLACEMENTS",
+    "OrderPolicy",
+    "PlacementPolicy",
+    "Policy",
+    "ScoreWeights",
+    "policy_named",
+    "policy_names",
+    "register",
+]

@@ -1,0 +1,12 @@
+"""Any place that fits."""
+
+from __future__ import annotations
+
+from placement.policies.base import ScoreWeights
+
+
+class Random:
+    """A fitting node and a fitting GPU drawn from the run's seed and the job, the same in every replay."""
+
+    name = "random"
+    weights = ScoreWeights(noise=True)

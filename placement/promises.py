@@ -1,0 +1,30 @@
+"""Whether a newcomer may join a neighbourhood: no promise may break, its own or a neighbour's."""
+
+from __future__ import annotations
+
+from placement.interference import InterferenceModel, Prediction
+from placement.model import Reason
+from placement.neighbourhood import Neighbour, Neighbourhood
+
+
+def broken_promise(belief: InterferenceModel, newcomer: Neighbour, place: Neighbourhood) -> Reason | None:
+    """The promise that would break if the newcomer joined, judged by the upper bound; None if all hold.
+
+    A promise next to somebody whose slowdown cannot be predicted counts as broken: it could not be kept knowingly.
+    """
+    if newcomer.max_slowdown is None and not place.promised:
+        return None
+    residents = [*place.neighbours, newcomer]
+    predictions = belief.predict(place.gpu_model, tuple(neighbour.resident for neighbour in residents))
+    for neighbour, prediction in zip(residents, predictions, strict=True):
+        if not _kept(neighbour, prediction, opaque=place.opaque):
+            return Reason.OWN_PROMISE if neighbour is newcomer else Reason.NEIGHBOUR_PROMISE
+    return None
+
+
+def _kept(neighbour: Neighbour, prediction: Prediction, *, opaque: bool) -> bool:
+    if neighbour.max_slowdown is None:
+        return True
+    if opaque or prediction.upper is None:
+        return False
+    return prediction.upper <= neighbour.max_slowdown

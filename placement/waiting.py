@@ -1,0 +1,123 @@
+"""Who waits, in which order, and whom it is worth trying.
+
+Jobs that ask for the same form a group.  A group whose first job did not fit is blocked: it is not tried again
+until something is freed that could help it, so a decision costs what changed and not the length of the queue.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from placement.ask import Demand
+from placement.lifecycle import JobRecord
+from placement.policies import OrderPolicy
+
+RankKey = tuple[int, float, float, int]
+"""Priority (negated), rank by the policy, submission time, sequence: lower is earlier."""
+
+
+@dataclass(slots=True, eq=False)
+class Group:
+    """Waiting jobs with the same demand and number of workers."""
+
+    demand: Demand
+    workers: int
+    heap: list[tuple[RankKey, str]] = field(default_factory=list)
+    blocked: bool = False
+
+
+class WaitingLine:
+    """The queue, ordered by a policy."""
+
+    def __init__(self, order: OrderPolicy) -> None:
+        self._order = order
+        self._groups: dict[tuple[int, int], Group] = {}
+        self._everyone: list[tuple[RankKey, str]] = []
+        self._members: dict[str, tuple[RankKey, JobRecord, Group]] = {}
+        self._open: set[tuple[int, int]] = set()
+
+    def __len__(self) -> int:
+        return len(self._members)
+
+    def __contains__(self, job_id: str) -> bool:
+        return job_id in self._members
+
+    def push(self, record: JobRecord, demand: Demand) -> None:
+        """Queue a job."""
+        job = record.job
+        remaining_s = None if job.duration_s is None else max(job.duration_s - record.served_s, 0.0)
+        key = (-job.priority, self._order.rank(job, remaining_s), job.submit_s, job.sequence)
+        name = (id(demand), job.workers)
+        group = self._groups.get(name)
+        if group is None:
+            group = self._groups[name] = Group(demand, job.workers)
+        self._members[job.job_id] = (key, record, group)
+        heapq.heappush(group.heap, (key, job.job_id))
+        if self._order.strict:
+            heapq.heappush(self._everyone, (key, job.job_id))
+        if self._order.preemptive and group.heap[0][1] == job.job_id:
+            group.blocked = False  # a new first in line may push out jobs that the former could not
+        if not group.blocked:
+            self._open.add(name)
+
+    def discard(self, job_id: str) -> None:
+        """Take a job out of the queue, whatever its place."""
+        _key, _record, group = self._members.pop(job_id)
+        if self._head(group) is None:
+            name = (id(group.demand), group.workers)
+            del self._groups[name]
+            self._open.discard(name)
+
+    def block(self, job_id: str) -> None:
+        """Remember that a job did not fit: its group is not tried until something helps."""
+        group = self._members[job_id][2]
+        group.blocked = True
+        self._open.discard((id(group.demand), group.workers))
+
+    def blocked_groups(self) -> Iterator[Group]:
+        """Groups that wait for something to be freed."""
+        return (group for group in self._groups.values() if group.blocked)
+
+    def reopen(self, group: Group) -> None:
+        """Try a group again in the next decision."""
+        group.blocked = False
+        self._open.add((id(group.demand), group.workers))
+
+    def first(self) -> tuple[RankKey, JobRecord, Demand] | None:
+        """The next job worth trying, None if there is none."""
+        if self._order.strict:
+            job_id = self._head_of(self._everyone)
+            if job_id is None or self._members[job_id][2].blocked:
+                return None
+        else:
+            heads = [self._head(self._groups[name]) for name in self._open]
+            ranked = [(self._members[job][0], job) for job in heads if job is not None]
+            if not ranked:
+                return None
+            job_id = min(ranked)[1]
+        key, record, group = self._members[job_id]
+        return key, record, group.demand
+
+    def ordered(self) -> list[JobRecord]:
+        """Everybody who waits, first to last."""
+        return [
+            record for _key, record, _group in sorted(self._members.values(), key=lambda member: member[0])
+        ]
+
+    def key_of(self, job_id: str) -> RankKey:
+        """The place of a waiting job in the order."""
+        return self._members[job_id][0]
+
+    def _head(self, group: Group) -> str | None:
+        return self._head_of(group.heap, group)
+
+    def _head_of(self, heap: list[tuple[RankKey, str]], group: Group | None = None) -> str | None:
+        while heap:
+            key, job_id = heap[0]
+            member = self._members.get(job_id)
+            if member is not None and member[0] == key and (group is None or member[2] is group):
+                return job_id
+            heapq.heappop(heap)
+        return None
