@@ -19,7 +19,7 @@ from simulator.traces.base import HEAD_LINES, Head, Notes, ReadOptions, Source, 
 _GZIP_MAGIC = b"\x1f\x8b"
 
 
-def open_text(path: Path) -> IO[str]:
+def open_text(path: Path, errors: str = "strict") -> IO[str]:
     """The text of a file, unpacked if it is gzip whatever its name.
 
     Raises:
@@ -32,7 +32,7 @@ def open_text(path: Path) -> IO[str]:
     except OSError as error:
         raise InvalidInput(f"{path}: cannot be read: {error.strerror or error}") from error
     stream = gzip.GzipFile(fileobj=raw) if packed else raw
-    return io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    return io.TextIOWrapper(stream, encoding="utf-8-sig", errors=errors, newline="")
 
 
 def head_of(path: Path) -> Head:
@@ -41,10 +41,10 @@ def head_of(path: Path) -> Head:
     Raises:
         InvalidInput: the file cannot be opened or is no text.
     """
-    with open_text(path) as text:
+    with open_text(path, errors="replace") as text:
         try:
             return Head(tuple(line.rstrip("\r\n") for line in itertools.islice(text, HEAD_LINES)))
-        except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
+        except (OSError, EOFError, zlib.error) as error:
             raise BrokenTrace(f"{path}:1: is not a text file: {error}") from error
 
 
@@ -71,7 +71,8 @@ def read_as(chosen: TraceFormat, path: Path, options: ReadOptions) -> Trace:
         bad_lines.append(f"{path}:{line}: {problem}")
     if not rows:
         raise BrokenTrace(
-            f"{path}:1: holds no job that can be read" + (f"; first: {bad_lines[0]}" if bad_lines else "")
+            f"{path}:1: holds no job that can be read"
+            + (f"; the first line that is wrong: {bad_lines[0]}" if bad_lines else "")
         )
     rows.sort(key=lambda row: row.submit_s)
     if chosen.from_zero:
