@@ -8,7 +8,12 @@ import click
 
 
 @click.group(invoke_without_command=True, short_help="Run the agent of this node alone.")
-@click.option("--manager", "manager_url", metavar="URL", help="Where the manager answers.  [default: as for all commands]")
+@click.option(
+    "--manager",
+    "manager_url",
+    metavar="URL",
+    help="Where the manager answers.  [default: as for all commands]",
+)
 @click.option("--node-id", metavar="NAME", help="The node's name.  [default: the machine's]")
 @click.option(
     "--data-dir",
@@ -17,7 +22,11 @@ import click
 )
 @click.option("--simulate", metavar="NxMODEL", help="Simulate a node, such as 4xA100-SXM4-80GB.")
 @click.option(
-    "--truth", metavar="MODEL", default="additive", show_default=True, help="What slows jobs on a simulated node."
+    "--truth",
+    metavar="MODEL",
+    default="additive",
+    show_default=True,
+    help="What slows jobs on a simulated node.",
 )
 @click.pass_context
 def agent(

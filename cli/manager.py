@@ -9,20 +9,40 @@ import click
 
 @click.group(invoke_without_command=True, short_help="Run the manager alone.")
 @click.option(
-    "--listen", metavar="HOST:PORT", default="127.0.0.1:7077", show_default=True, help="Where to answer; port 0 takes a free one."
+    "--listen",
+    metavar="HOST:PORT",
+    default="127.0.0.1:7077",
+    show_default=True,
+    help="Where to answer; port 0 takes a free one.",
 )
 @click.option(
     "--data-dir",
     type=click.Path(file_okay=False, path_type=Path),
     help="Where the token, the database and the logs lie.  [default: the user's state folder]",
 )
-@click.option("--database", metavar="URL", help="An SQLAlchemy address.  [default: SQLite in the data folder]")
-@click.option("--policy", metavar="NAME", default="backfill", show_default=True, help="Who goes first and where.")
 @click.option(
-    "--belief", metavar="MODEL", default="additive", show_default=True, help="The interference model that decisions use."
+    "--database", metavar="URL", help="An SQLAlchemy address.  [default: SQLite in the data folder]"
 )
-@click.option("--lease", metavar="TIME", default="15s", show_default=True, help="A silent node counts as lost after it.")
-@click.option("--fence", metavar="TIME", default="120s", show_default=True, help="A lost node's jobs start elsewhere after it.")
+@click.option(
+    "--policy", metavar="NAME", default="backfill", show_default=True, help="Who goes first and where."
+)
+@click.option(
+    "--belief",
+    metavar="MODEL",
+    default="additive",
+    show_default=True,
+    help="The interference model that decisions use.",
+)
+@click.option(
+    "--lease", metavar="TIME", default="15s", show_default=True, help="A silent node counts as lost after it."
+)
+@click.option(
+    "--fence",
+    metavar="TIME",
+    default="120s",
+    show_default=True,
+    help="A lost node's jobs start elsewhere after it.",
+)
 @click.pass_context
 def manager(
     ctx: click.Context,
