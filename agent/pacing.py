@@ -19,7 +19,10 @@ SLOWEST = 0.01
 """Speeds below are taken as this: a job must always get on."""
 MOST_CREDIT_S = 2 * PERIOD_S
 """How much lost run time is made up for; more would turn a hiccup into a sprint."""
-MOST_LEAD_S = 1.0
+MOST_DEBT_S = 2.0
+"""How far ahead a job may be taken to be; more would be a mistake about its steps."""
+LONGEST_STOP_S = 2.0
+"""Stops beyond the period come only where reported steps prove that shorter ones slow nothing down."""
 CALIBRATION_S = 0.6
 """How long a job may run at full speed, once, so that the cost of a step can be measured; it is paid back."""
 SAMPLES_WANTED = 3
@@ -56,7 +59,8 @@ class Pacer:
         self._ran_s = 0.0
         self._allowed_s = 0.0
         self._lead_s = 0.0
-        """Work that reported steps prove beyond the time the job was let run."""
+        """Work that reported steps prove beyond the time the job was let run; at most one step is kept here."""
+        self._cost_s = 0.0
         self._stops: deque[tuple[float, float]] = deque(maxlen=64)
         self._step_s: deque[float] = deque(maxlen=SAMPLES_KEPT)
         self._last_mark: Mark | None = None
@@ -70,10 +74,10 @@ class Pacer:
     def set_speed(self, speed: float, now_s: float) -> Phase:
         """Take a new speed from now on; values out of range are clamped."""
         self.advance(now_s)
-        speed = min(1.0, max(SLOWEST, speed))
         if self._speed >= 1:
             self._ran_s = self._allowed_s = self._lead_s = 0.0
-        self._speed = speed
+        self._speed = min(1.0, max(SLOWEST, speed))
+        self._phase = Phase(self._phase.running, now_s)
         return self.advance(now_s)
 
     def observe(self, marks: Iterable[Mark]) -> None:
@@ -87,8 +91,8 @@ class Pacer:
             self._measure(before, mark)
         if self.pacing and self._step_s:
             # The lower quartile: what delayed a step from outside is not its cost.
-            cost_s = sorted(self._step_s)[len(self._step_s) // 4]
-            self._lead_s = min(MOST_LEAD_S, self._lead_s + steps * cost_s)
+            self._cost_s = sorted(self._step_s)[len(self._step_s) // 4]
+            self._lead_s += steps * self._cost_s
 
     def advance(self, now_s: float) -> Phase:
         """Account for the time since the last call and say what to do next."""
@@ -104,20 +108,24 @@ class Pacer:
             self._lead_s = max(0.0, self._lead_s - elapsed)
         elif elapsed:
             self._stops.append((now_s - elapsed, now_s))
-        if not 0 < self._phase.until_s - now_s <= PERIOD_S:
+        if now_s >= self._phase.until_s:
             self._phase = self._next(now_s)
         return self._phase
 
     def _next(self, now_s: float) -> Phase:
         if self._calibrating(now_s):
             return Phase(True, now_s + PERIOD_S)
+        free_s = max(0.0, self._lead_s - self._cost_s)
+        self._lead_s -= free_s
+        self._ran_s += free_s
         ahead_s = self._ran_s + self._lead_s - self._allowed_s
-        if ahead_s < -MOST_CREDIT_S:
-            self._allowed_s += ahead_s + MOST_CREDIT_S
-            ahead_s = -MOST_CREDIT_S
+        within_s = min(MOST_DEBT_S, max(-MOST_CREDIT_S, ahead_s))
+        self._allowed_s += ahead_s - within_s
+        ahead_s = within_s
         if self._phase.running:
-            # A stop lasts until the allowance has caught up, within one period.
-            pause_s = min(PERIOD_S - SHORTEST_RUN_S, ahead_s / self._speed)
+            # A stop lasts until the allowance has caught up.
+            longest_s = LONGEST_STOP_S if self._lead_s > 0 else PERIOD_S - SHORTEST_RUN_S
+            pause_s = min(longest_s, ahead_s / self._speed)
             if pause_s > SHORTEST_RUN_S:
                 return Phase(False, now_s + pause_s)
         run_s = min(PERIOD_S, max(SHORTEST_RUN_S, self._speed * PERIOD_S - ahead_s))
