@@ -21,7 +21,7 @@ def launch(folder: Path) -> None:
     Raises:
         OperationFailed: the shim cannot begin; the message says why.
     """
-    # Neither site packages nor the agent's environment (which may hold a token): it starts in a few milliseconds.
+    # Neither site packages (it starts faster) nor the agent's environment (which may hold a token).
     argv = [sys.executable, "-I", "-S", "-c", _BOOT, str(folder)]
     try:
         done = subprocess.run(

@@ -59,7 +59,7 @@ class Pacer:
         self._ran_s = 0.0
         self._allowed_s = 0.0
         self._lead_s = 0.0
-        """Work that reported steps prove beyond the time the job was let run; at most one step is kept here."""
+        """Work that reported steps prove beyond the time that it ran; at most one step is kept here."""
         self._cost_s = 0.0
         self._stops: deque[tuple[float, float]] = deque(maxlen=64)
         self._step_s: deque[float] = deque(maxlen=SAMPLES_KEPT)

@@ -2,7 +2,7 @@
 
 ``python -m agent.shim FOLDER`` goes into the background at once; its answer on standard output is ``ok``,
 ``busy`` (another shim has this folder) or one line that says why it cannot begin.  Everything else passes
-through the folder (:mod:`agent.attempt`).  The shim needs the standard library alone; it nearly always sleeps.
+through the folder (:mod:`agent.attempt`).  It needs the standard library alone; it nearly always sleeps.
 
 A job is started at most once: the mark that it was is on disk before the process exists.  A shim that finds
 the mark of another one that died kills what is left of the job and says ``lost``.
