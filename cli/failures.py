@@ -20,13 +20,17 @@ INTERRUPTED = 128 + 2
 DEBUG_VARIABLE = "COTENANT_DEBUG"
 
 
+class ReaderGone(Exception):
+    """Whoever read our output has gone, as in `cotenant queue | head -1`."""
+
+
 def exit_status_of(error: BaseException) -> int:
     """Say what went wrong in one line on stderr, and return the exit status that stands for it."""
     if isinstance(error, click.exceptions.Exit):
         return error.exit_code
     if isinstance(error, SystemExit):
         return _status_of_system_exit(error)
-    if isinstance(error, BrokenPipeError):
+    if isinstance(error, ReaderGone | BrokenPipeError):
         _silence_stdout()
         return READER_GONE
     if _debugging():

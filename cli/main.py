@@ -6,11 +6,12 @@ import importlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import click
 from click.shell_completion import CompletionItem
 
-from cli.failures import exit_status_of
+from cli.failures import ReaderGone, exit_status_of
 
 PROGRAM = "cotenant"
 
@@ -38,7 +39,7 @@ COMMANDS = {
     "gpus": Entry("cli.gpus", "gpus", "List each share on each GPU, and who holds it."),
     "top": Entry("cli.top", "top", "Watch GPUs and jobs live."),
     "simulate": Entry("cli.simulate", "simulate", "Replay a trace through the same decisions.", plugins=True),
-    "trace": Entry("cli.trace", "trace", "Generate and inspect traces."),
+    "trace": Entry("cli.trace", "trace", "Generate traces."),
     "manager": Entry("cli.manager", "manager", "Run the manager alone.", plugins=True),
     "agent": Entry("cli.agent", "agent", "Run the agent of this node alone.", plugins=True),
     "completion": Entry("cli.completion", "completion", "Print the completion script of a shell."),
@@ -77,6 +78,13 @@ class LazyGroup(click.Group):
 
             load_plugins()
         return name, command, rest
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command; click would take a reader that went away for any failure."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise ReaderGone from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands from the table, without importing them."""

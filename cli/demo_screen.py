@@ -1,0 +1,156 @@
+"""What the demonstration shows: live on a terminal, now and then elsewhere, and into a picture."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
+
+import click
+
+from cli.tables import NOTHING, Align, Column, Listing, plain_table, rich_table
+from cli.texts import exit_text, place_text, prediction_text, shares_text, slowdown_text
+from cli.top import Picture, plain_picture, rich_picture
+
+if TYPE_CHECKING:
+    from rich.live import Live
+
+    from cli.demo import Verdict
+
+EVERY_S = 5.0
+"""Between two looks where there is no terminal."""
+WIDTH = 132
+"""Columns of the captured picture."""
+
+
+class Screen(Protocol):
+    """Where the demonstration shows itself."""
+
+    def say(self, text: str) -> None:
+        """One line."""
+
+    def picture(self, picture: Picture) -> None:
+        """The cluster now."""
+
+    def close(self) -> None:
+        """No more pictures; may be called twice."""
+
+    def result(self, verdicts: Sequence[Verdict]) -> None:
+        """The last table."""
+
+
+def screen_for(out: TextIO, capture: Path | None) -> Screen:
+    """A live screen on a terminal, plain text elsewhere; with ``capture`` a picture is written as well."""
+    screen: Screen = _LiveScreen() if out.isatty() else _PlainScreen()
+    return screen if capture is None else _CapturingScreen(screen, capture)
+
+
+class _PlainScreen:
+    """Prints a snapshot every few seconds."""
+
+    def __init__(self) -> None:
+        self._next_s = 0.0
+
+    def say(self, text: str) -> None:
+        click.echo(text)
+
+    def picture(self, picture: Picture) -> None:
+        if time.monotonic() < self._next_s or not picture.jobs:
+            return
+        self._next_s = time.monotonic() + EVERY_S
+        click.echo("\n" + plain_picture(picture))
+
+    def close(self) -> None:
+        pass
+
+    def result(self, verdicts: Sequence[Verdict]) -> None:
+        click.echo("\n" + plain_table(result_listing(verdicts)) + "\n")
+
+
+class _LiveScreen:
+    """Redraws one picture in place."""
+
+    def __init__(self) -> None:
+        self._live: Live | None = None
+
+    def say(self, text: str) -> None:
+        click.echo(text)
+
+    def picture(self, picture: Picture) -> None:
+        from rich.live import Live
+
+        if self._live is None:
+            self._live = Live(auto_refresh=False, transient=True, vertical_overflow="crop")
+            self._live.start()
+        self._live.update(rich_picture(picture), refresh=True)
+
+    def close(self) -> None:
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def result(self, verdicts: Sequence[Verdict]) -> None:
+        from rich.console import Console
+
+        Console().print(rich_table(result_listing(verdicts)))
+
+
+class _CapturingScreen:
+    """Passes everything on, and draws the busiest picture and the result into an SVG file."""
+
+    def __init__(self, screen: Screen, path: Path) -> None:
+        self._screen = screen
+        self._path = path
+        self._busiest: tuple[int, Any] = (-1, None)
+
+    def say(self, text: str) -> None:
+        self._screen.say(text)
+
+    def picture(self, picture: Picture) -> None:
+        running = sum(job.state.value == "running" for job in picture.jobs)
+        if running > self._busiest[0]:
+            self._busiest = (running, rich_picture(picture))
+        self._screen.picture(picture)
+
+    def close(self) -> None:
+        self._screen.close()
+
+    def result(self, verdicts: Sequence[Verdict]) -> None:
+        from rich.console import Console
+
+        self._screen.result(verdicts)
+        console = Console(
+            record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
+        )
+        console.print(self._busiest[1], "", "afterwards:", "", rich_table(result_listing(verdicts)))
+        self._path.write_text(_svg(console), encoding="utf-8")
+
+
+def result_listing(verdicts: Sequence[Verdict]) -> Listing[Verdict]:
+    """What became of each job: where it ran, with whom, and how slow it was against the prediction."""
+    names = {verdict.view.job_id: verdict.job.name for verdict in verdicts}
+    columns: list[Column[Verdict]] = [
+        Column("JOB", lambda verdict: verdict.job.name),
+        Column("TENANT", lambda verdict: verdict.job.tenant),
+        Column("STATE", lambda verdict: verdict.view.state.value),
+        Column("EXIT", lambda verdict: exit_text(verdict.view), Align.RIGHT),
+        Column("NODE", lambda verdict: place_text(verdict.view)),
+        Column("HELD", lambda verdict: shares_text(verdict.view)),
+        Column("WITH", lambda verdict: _neighbours(verdict, names)),
+        Column("PREDICTED", lambda verdict: prediction_text(verdict.view)),
+        Column("OBSERVED", lambda verdict: slowdown_text(verdict.view.observed_slowdown), Align.RIGHT),
+    ]
+    return Listing(columns, verdicts, lambda verdict: verdict.job.name, "no jobs")
+
+
+def _neighbours(verdict: Verdict, names: dict[str, str]) -> str:
+    return ", ".join(sorted(names.get(job_id, job_id) for job_id in verdict.view.neighbours)) or NOTHING
+
+
+def _svg(console: Any) -> str:
+    """The recorded screen, with the fonts of whoever looks at it: nothing is fetched from elsewhere."""
+    drawn = str(console.export_svg(title="make demo"))
+    return re.sub(r"@font-face \{.*?\}\s*", "", drawn, flags=re.DOTALL)

@@ -1,0 +1,161 @@
+"""The front: fast to start, helpful everywhere, and never a traceback."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import click
+import pytest
+
+from cli import failures
+from cli.main import COMMANDS, cli, main
+
+HEAVY = {
+    "agent",
+    "fastapi",
+    "httpx",
+    "manager",
+    "numpy",
+    "placement",
+    "pydantic",
+    "rich",
+    "simulator",
+    "sqlalchemy",
+    "yaml",
+}
+
+
+def loaded_after(statement: str) -> set[str]:
+    """Top-level modules that a fresh interpreter holds after a statement."""
+    code = f"{statement}\nimport sys\nprint(*sorted({{name.partition('.')[0] for name in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_starting_a_command_line_imports_nothing_heavy():
+    assert not loaded_after("import cli.main") & HEAVY
+
+
+def test_the_help_of_the_program_imports_nothing_heavy():
+    assert not loaded_after("import cli.main\nassert cli.main.main(['--help']) == 0") & HEAVY
+
+
+@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"simulate", "trace"}))
+def test_help_of_a_command_has_examples_and_needs_no_manager(run, name):
+    answer = run(name, "--help")
+    assert (answer.status, answer.err) == (0, "")
+    assert "Example" in answer.out
+    assert f"cotenant {name}" in answer.out
+
+
+@pytest.mark.parametrize("name", sorted(COMMANDS))
+def test_the_table_of_commands_says_what_the_command_says(name):
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    assert command.name == name
+    assert command.get_short_help_str(200).rstrip(".") == COMMANDS[name].summary.rstrip(".")
+
+
+def test_no_command_shows_the_help(run):
+    answer = run()
+    assert answer.status == 0
+    assert "Commands:" in answer.out
+
+
+def test_version(run):
+    answer = run("--version")
+    assert answer.status == 0
+    assert answer.out.startswith("cotenant ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_script(run, shell):
+    answer = run("completion", shell)
+    assert answer.status == 0
+    assert f"{shell}_complete" in answer.out
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("cotenant su", "submit"),
+        ("cotenant submit --mode t", "timeslice"),
+        ("cotenant queue --st", "--state"),
+    ],
+)
+def test_completion_offers(monkeypatch, capsys, words, expected):
+    monkeypatch.setenv("_COTENANT_COMPLETE", "bash_complete")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert main([]) == 0
+    assert expected in capsys.readouterr().out
+
+
+def _status_of(error: BaseException) -> int:
+    """What comes of a command that raises this."""
+
+    def fail() -> None:
+        raise error
+
+    try:
+        click.Command("fail", callback=fail).main([], prog_name="fail", standalone_mode=False)
+    except BaseException as raised:
+        return failures.exit_status_of(raised)
+    raise AssertionError("nothing was raised")
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "line"),
+    [
+        (
+            ValueError("odd\nvalue"),
+            1,
+            "cotenant: internal error: ValueError: odd value (set COTENANT_DEBUG=1 to see where)\n",
+        ),
+        (OSError(28, "No space left on device", "/x"), 1, "cotenant: No space left on device: /x\n"),
+        (click.ClickException("no"), 1, "cotenant: no\n"),
+        (click.UsageError("bad"), 2, "cotenant: bad; see 'fail --help'\n"),
+        (SystemExit(4), 4, ""),
+        (SystemExit("words"), 1, "cotenant: words\n"),
+        (failures.ReaderGone(), 141, ""),
+        (KeyboardInterrupt(), 130, "\n"),  # ends the line that shows ^C
+    ],
+)
+def test_every_error_is_at_most_one_line(capsys, monkeypatch, error, status, line):
+    monkeypatch.delenv("COTENANT_DEBUG", raising=False)
+    monkeypatch.setattr(failures, "_silence_stdout", lambda: None)
+    assert _status_of(error) == status
+    assert capsys.readouterr().err == line
+
+
+def test_debugging_shows_where(capsys, monkeypatch):
+    monkeypatch.setenv("COTENANT_DEBUG", "1")
+    assert failures.exit_status_of(ValueError("odd")) == 1
+    assert "ValueError: odd" in capsys.readouterr().err
+
+
+def test_a_reader_that_goes_away_leaves_no_trace():
+    """The reader is gone before the first word: the pipe has no reading end."""
+    read, write = os.pipe()
+    os.close(read)
+    with os.fdopen(write, "wb") as broken:
+        done = subprocess.run(
+            [sys.executable, "-m", "cli", "completion", "bash"],
+            stdout=broken,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+    assert (done.returncode, done.stderr) == (141, b"")
+
+
+def test_words_of_the_core_are_repeated_faithfully():
+    from cli import queue, submit
+    from placement.lifecycle import JobState
+    from placement.model import Isolation, JobKind, Mode
+
+    assert list(queue.STATES) == [state.value for state in JobState]
+    assert set(submit.MODES) == {"any", *(mode.value for mode in Mode)}
+    assert set(submit.ISOLATIONS) == {isolation.value for isolation in Isolation}
+    assert set(submit.KINDS) == {kind.value for kind in JobKind}
