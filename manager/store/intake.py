@@ -10,7 +10,7 @@ from sqlalchemy import Connection, delete, func, insert, select, update
 from manager.store import tables as t
 from manager.store.codec import ASSIGNMENTS, NODE, PROFILE, RECORD, encode, encode_event
 from manager.store.database import Database
-from manager.store.rows import NodeState, Receipt, Submission
+from manager.store.rows import NodeState, OutboxEntry, Receipt, Submission
 from manager.wire.agent_models import ReportKind, WorkerReport
 from placement.lifecycle import ENDED, JobRecord, JobState
 from placement.model import (
@@ -111,6 +111,12 @@ class Intake:
         with self._database.write() as connection:
             return max((_append(connection, event) for event in events), default=0)
 
+    def order(self, entries: Sequence[OutboxEntry]) -> None:
+        """Put commands into the outbox that the core need not know of."""
+        with self._database.write() as connection:
+            for entry in entries:
+                put_command(connection, entry)
+
     def report(self, node_id: str, reports: Sequence[WorkerReport], now_s: float) -> int:
         """Accept reports, each once; gives the last inbox number, 0 if nothing was new for the core.
 
@@ -145,6 +151,20 @@ class Intake:
         """Drop report ids that are too old to be repeated."""
         with self._database.write() as connection:
             connection.execute(delete(t.reports).where(t.reports.c.received_s < now_s - REPORTS_KEPT_S))
+
+
+def put_command(connection: Connection, entry: OutboxEntry) -> None:
+    """Add a command to the outbox."""
+    connection.execute(
+        insert(t.outbox).values(
+            node_id=entry.node_id,
+            kind=entry.kind.value,
+            job_id=entry.job_id,
+            attempt=entry.attempt,
+            worker=entry.worker,
+            body=entry.body,
+        )
+    )
 
 
 def _append(connection: Connection, event: Event) -> int:

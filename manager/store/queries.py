@@ -27,7 +27,8 @@ class PendingCommand:
 
     sequence: int
     entry: OutboxEntry
-    spec: JobSpec
+    spec: JobSpec | None
+    """None for a stop of a worker whose job this database has never known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,14 +120,18 @@ class Queries:
         mine = (t.outbox.c.node_id == node_id) & (t.outbox.c.sequence > after)
         query = (
             select(t.outbox, t.jobs.c.spec)
-            .join(t.jobs, t.jobs.c.job_id == t.outbox.c.job_id)
+            .outerjoin(t.jobs, t.jobs.c.job_id == t.outbox.c.job_id)
             .where(mine)
             .order_by(t.outbox.c.sequence)
             .limit(limit)
         )
         with self._database.read() as connection:
             return [
-                PendingCommand(row.sequence, _entry(row), JobSpec.model_validate_json(row.spec))
+                PendingCommand(
+                    row.sequence,
+                    _entry(row),
+                    None if row.spec is None else JobSpec.model_validate_json(row.spec),
+                )
                 for row in connection.execute(query)
             ]
 

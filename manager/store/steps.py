@@ -11,6 +11,7 @@ from sqlalchemy import Connection, delete, insert, select, update
 from manager.store import tables as t
 from manager.store.codec import ASSIGNMENTS, NODE, PROFILE, RECORD, encode
 from manager.store.database import Database, StaleWrite, Superseded
+from manager.store.intake import put_command
 from manager.store.rows import InboxRow, NodeState, Quarantined, StepWrite
 from placement.lifecycle import ENDED, JobRecord, Move, Transition
 from placement.model import JobSubmitted, Node, OperationFailed, Profile
@@ -110,16 +111,7 @@ class Steps:
             _change_nodes(connection, step.nodes)
             _pair(connection, step.neighbours)
             for entry in step.commands:
-                connection.execute(
-                    insert(t.outbox).values(
-                        node_id=entry.node_id,
-                        kind=entry.kind.value,
-                        job_id=entry.job_id,
-                        attempt=entry.attempt,
-                        worker=entry.worker,
-                        body=entry.body,
-                    )
-                )
+                put_command(connection, entry)
             return new_versions
 
     def quarantine(self, poison: Quarantined) -> None:

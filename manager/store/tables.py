@@ -121,7 +121,8 @@ outbox = Table(
     Column("sequence", ROW_NUMBER, primary_key=True),
     Column("node_id", NAME, nullable=False, index=True),
     Column("kind", String(8), nullable=False),
-    Column("job_id", NAME, ForeignKey(jobs.c.job_id), nullable=False),
+    # No foreign key: a node may hold a worker of a job that this database has never known.
+    Column("job_id", NAME, nullable=False),
     Column("attempt", Integer, nullable=False),
     Column("worker", Integer, nullable=False),
     Column("body", Text, nullable=False),

@@ -118,7 +118,6 @@ def upgrade() -> None:
         sa.Column("attempt", sa.Integer(), nullable=False),
         sa.Column("worker", sa.Integer(), nullable=False),
         sa.Column("body", sa.Text(), nullable=False),
-        sa.ForeignKeyConstraint(["job_id"], ["jobs.job_id"], name=op.f("fk_outbox_job_id")),
         sa.PrimaryKeyConstraint("sequence", name=op.f("pk_outbox")),
         sqlite_autoincrement=True,
     )

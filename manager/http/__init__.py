@@ -1,0 +1,1 @@
+"""HTTP: thin routes that parse, call, and show."""

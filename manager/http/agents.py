@@ -1,0 +1,158 @@
+"""Routes for agents: they report, fetch commands and acknowledge them; every contact renews the lease."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Request
+from starlette.concurrency import run_in_threadpool
+
+from manager.dispatch import agent_command
+from manager.http.parameters import AttemptNumber, JobId, NodeId, Offset, Serving, WorkerNumber
+from manager.services import Services
+from manager.store import NodeState, StoredNode
+from manager.wire.agent_models import (
+    Ack,
+    AgentCommand,
+    CommandBatch,
+    Heartbeat,
+    LogSize,
+    NodeReport,
+    ReportBatch,
+    Welcome,
+)
+from manager.wire.fields import MAX_SEQUENCE
+from manager.wire.models import ProfileSpec
+from placement.model import NodeJoined, NotFound
+
+router = APIRouter(prefix="/agent/nodes/{node_id}", tags=["agent"])
+
+MAX_COMMANDS = 256
+"""Most commands in one answer; an agent asks again at once for more."""
+MAX_WAIT_S = 60.0
+
+
+@router.put("")
+def join(node_id: NodeId, report: NodeReport, serving: Serving) -> Welcome:
+    """Say what a node is made of; it takes part from then on."""
+    serving.leases.touch(node_id, serving.clock.now_s())
+    node = report.to_node(node_id)
+    if not _is_up(serving, StoredNode(node, NodeState.UP, report.simulated)):
+        sequence = serving.store.intake.join(node, simulated=report.simulated)
+        serving.loop.wake()
+        serving.loop.wait_for(sequence, 1.0)
+    return _welcome(serving)
+
+
+@router.post("/heartbeat")
+def heartbeat(node_id: NodeId, beat: Heartbeat, serving: Serving) -> Welcome:
+    """Renew the lease; a lost node is back with it.  404: the node has to report what it is made of again."""
+    stored = serving.store.queries.node(node_id)
+    _renew(serving, node_id)
+    if stored.state in (NodeState.LOST, NodeState.FENCED):
+        serving.store.intake.append([NodeJoined(stored.node)])
+        serving.loop.wake()
+    mine = {gpu.uuid for gpu in stored.node.gpus}
+    serving.telemetry.update(each for each in beat.telemetry if each.gpu_uuid in mine)
+    serving.reconciler.compare(node_id, beat.workers)
+    return _welcome(serving)
+
+
+@router.get("/commands")
+async def commands(
+    node_id: NodeId,
+    serving: Serving,
+    after: Annotated[int, Query(ge=0, le=MAX_SEQUENCE)] = 0,
+    wait_s: Annotated[float, Query(ge=0, le=MAX_WAIT_S, allow_inf_nan=False)] = 20.0,
+) -> CommandBatch:
+    """Commands that are not acknowledged, after that number; waits for the first."""
+    await run_in_threadpool(serving.store.queries.node, node_id)
+    deadline_s = asyncio.get_running_loop().time() + wait_s
+    found: tuple[AgentCommand, ...] = ()
+    while not found:
+        with serving.bell.listen(node_id) as rung:
+            found = await run_in_threadpool(_commands, serving, node_id, after)
+            left_s = deadline_s - asyncio.get_running_loop().time()
+            if found or left_s <= 0 or serving.bell.closed:
+                break
+            try:
+                await asyncio.wait_for(rung.wait(), left_s)
+            except TimeoutError:
+                break
+    _renew(serving, node_id)
+    return CommandBatch(commands=found)
+
+
+@router.post("/acks", status_code=204)
+def acknowledge(node_id: NodeId, ack: Ack, serving: Serving) -> None:
+    """All commands up to and including that number are in the agent's journal."""
+    serving.store.queries.node(node_id)
+    _renew(serving, node_id)
+    serving.store.intake.acknowledge(node_id, ack.sequence)
+
+
+@router.post("/reports", status_code=204)
+def reports(node_id: NodeId, batch: ReportBatch, serving: Serving) -> None:
+    """Take reports; each counts once, by its ``report_id``."""
+    serving.store.queries.node(node_id)
+    _renew(serving, node_id)
+    serving.store.intake.report(node_id, batch.reports, serving.clock.now_s())
+    serving.loop.wake()
+
+
+@router.post("/logs/{job_id}/{attempt}/{worker}")
+async def append_log(
+    *,
+    node_id: NodeId,
+    job_id: JobId,
+    attempt: AttemptNumber,
+    worker: WorkerNumber,
+    request: Request,
+    serving: Serving,
+    offset: Offset = 0,
+) -> LogSize:
+    """Append raw output; 409 with the size if the manager does not hold exactly ``offset`` bytes."""
+    data = await request.body()
+    size = await run_in_threadpool(_append_log, serving, node_id, (job_id, attempt, worker), (offset, data))
+    return LogSize(size=size)
+
+
+def _append_log(
+    serving: Services, node_id: str, worker: tuple[str, int, int], chunk: tuple[int, bytes]
+) -> int:
+    serving.store.queries.node(node_id)
+    _renew(serving, node_id)
+    job_id, attempt, index = worker
+    record = serving.store.queries.job(
+        job_id
+    ).record  # also: file names come from ids that exist, not from text
+    if attempt > record.attempt or index >= record.job.workers:
+        raise NotFound(f"job {job_id}: it has no attempt {attempt} with a worker {index}")
+    return serving.logs.append(worker, *chunk)
+
+
+def _is_up(serving: Services, wanted: StoredNode) -> bool:
+    try:
+        return serving.store.queries.node(wanted.node.node_id) == wanted
+    except NotFound:
+        return False
+
+
+def _renew(serving: Services, node_id: str) -> None:
+    serving.leases.touch(node_id, serving.clock.now_s())
+
+
+def _welcome(serving: Services) -> Welcome:
+    times = serving.leases.times
+    profiles = tuple(map(ProfileSpec.of, serving.store.queries.profiles()))
+    return Welcome(epoch=serving.epoch, lease_s=times.lease_s, fence_s=times.fence_s, profiles=profiles)
+
+
+def _commands(serving: Services, node_id: str, after: int) -> tuple[AgentCommand, ...]:
+    queries = serving.store.queries
+    pending = queries.commands(node_id, after, MAX_COMMANDS)
+    if not pending:
+        return ()
+    profiles = {profile.name: profile for profile in queries.profiles()}
+    return tuple(agent_command(each, serving.epoch, profiles) for each in pending)

@@ -1,0 +1,48 @@
+"""The application: routes, errors, guard."""
+
+from __future__ import annotations
+
+import importlib.metadata
+
+from fastapi import Depends, FastAPI
+from fastapi.security import HTTPBearer
+
+from manager.http import agents, cluster, failures, jobs
+from manager.http.guard import Guard
+from manager.services import Services
+from manager.wire.models import ErrorBody
+
+
+def version() -> str:
+    """The version of the installed distribution."""
+    try:
+        return importlib.metadata.version("cotenant")
+    except importlib.metadata.PackageNotFoundError:
+        return "0"
+
+
+def create_app(services: Services) -> FastAPI:
+    """The application of one running manager.
+
+    The description of the interface is at ``/openapi.json`` and needs the token like everything but
+    ``/healthz``; there are no pages that would load scripts from elsewhere.
+    """
+    app = FastAPI(title="Cotenant manager", version=version(), docs_url=None, redoc_url=None)
+    app.state.services = services
+    # For the description alone: the guard has checked the token before any route is reached.
+    described = [Depends(HTTPBearer(auto_error=False))]
+    refusals = {code: {"model": ErrorBody} for code in (401, 404, 409, 413, 422, 503)}
+    for router in (jobs.router, cluster.router, agents.router):
+        app.include_router(router, prefix="/v1", dependencies=described, responses=refusals)  # type: ignore[arg-type]
+    app.add_api_route("/healthz", _healthz(services), methods=["GET"])
+    failures.install(app)
+    app.add_middleware(Guard, token=services.token)
+    return app
+
+
+def _healthz(services: Services):  # type: ignore[no-untyped-def]
+    async def healthz() -> dict[str, str]:
+        """Whether the manager answers; ``degraded`` when its store refuses at the moment."""
+        return {"status": "degraded" if services.loop.counters.last_failure else "ok"}
+
+    return healthz
