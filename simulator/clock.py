@@ -8,8 +8,8 @@ from heapq import heappush
 import simpy
 from simpy.events import Event, EventPriority
 
-ARRIVAL, NORMAL, DECISION = EventPriority(0), EventPriority(1), EventPriority(2)
-"""Priorities of events of the same second: the core decides after everything else has happened."""
+ARRIVAL, NORMAL = EventPriority(0), EventPriority(1)
+"""Priorities of events of the same time."""
 
 
 class Environment(simpy.Environment):

@@ -72,8 +72,6 @@ class Contention:
 
     def enter(self, run: Running, share: Share, profile: Profile | None) -> None:
         """A job's share of a GPU is in use from now on."""
-        if share.mode is Mode.EXCLUSIVE:
-            return
         kind = (profile.name if profile is not None else None, share.mode, share.compute_milli)
         number = self._numbers.get(kind)
         if number is None:

@@ -7,8 +7,9 @@ the residents of a touched GPU are looked at again.
 from __future__ import annotations
 
 import gc
+import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -22,6 +23,7 @@ from placement.model import (
     Event,
     ExitCause,
     JobSubmitted,
+    Mode,
     NodeJoined,
     Profile,
     ProfileDefined,
@@ -35,7 +37,7 @@ from placement.policies import policy_named
 from placement.report import JobOutcome, Metrics, RunCounters, metrics_of
 from placement.scheduler import Scheduler, Step
 from placement.trace import TraceRow
-from simulator.clock import ARRIVAL, DECISION, NORMAL, Environment
+from simulator.clock import ARRIVAL, NORMAL, Environment
 from simulator.cluster_spec import ClusterSpec
 from simulator.contention import Contention, Running
 
@@ -43,6 +45,7 @@ Progress = Callable[[int, int], None]
 """Told how many of how many jobs have ended."""
 
 _PROGRESS_STEPS = 200
+_ENDED = tuple(ENDED)  # looked through by identity, which is quicker than the hash of an enum
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +53,7 @@ class SimulationOptions:
     """Everything that shapes a run besides the trace and the cluster.
 
     ``truth`` makes jobs slow, ``belief`` is what the policy thinks of it.  ``load_s`` is the time already
-    spent on reading the trace.
+    spent on reading the trace; ``compiled`` allows the kernels of the extra ``fast``, which decide alike.
     """
 
     policy: str
@@ -61,6 +64,7 @@ class SimulationOptions:
     known_durations: bool = False
     keep_decision_log: bool = False
     load_s: float = 0.0
+    compiled: bool = True
     progress: Progress | None = None
 
 
@@ -114,7 +118,7 @@ class _World:
     def __init__(self, rows: Sequence[TraceRow], cluster: ClusterSpec, options: SimulationOptions) -> None:
         policy = policy_named(options.policy)
         self.env = Environment()
-        self.scheduler = Scheduler(policy, options.belief, seed=options.seed)
+        self.scheduler = Scheduler(policy, options.belief, seed=options.seed, compiled=options.compiled)
         self.decision_log: list[str] = []
         self._keep_log = options.keep_decision_log
         self._progress = options.progress
@@ -137,8 +141,8 @@ class _World:
         self._running: dict[str, Running] = {}
         self._fresh: list[Running] = []
         self._batch: list[Event] = []
-        self._armed = False
         self._wake_s: float | None = None
+        self._due = False
         self._ended = 0
         self._progress_every = max(len(ordered) // _PROGRESS_STEPS, 1)
         setting: list[Event] = [NodeJoined(node) for node in cluster.nodes]
@@ -147,9 +151,17 @@ class _World:
 
     def run(self) -> None:
         """Let everything happen."""
+        env = self.env
         if self._arrivals:
-            self.env.at(self._arrivals[0].job.submit_s, ARRIVAL, self._arrive)
-            self.env.run()
+            env.at(self._arrivals[0].job.submit_s, ARRIVAL, self._arrive)
+        while True:
+            next_s = env.peek()
+            if (self._batch or self._due) and next_s > env.now:
+                self._decide()
+            elif next_s == math.inf:
+                return
+            else:
+                env.step()
 
     # What happens in the world.
 
@@ -162,7 +174,6 @@ class _World:
         self._next_arrival = number
         if number < count:
             self.env.at(arrivals[number].job.submit_s, ARRIVAL, self._arrive)
-        self._arm()
 
     def _complete(self, run: Running, tick: Tick) -> None:
         if run.completion is not tick:
@@ -176,18 +187,13 @@ class _World:
             self._batch.append(
                 WorkerExited(run.job_id, run.attempt, worker, ExitCause.EXITED, 0, "", served_s)
             )
-        self._arm()
 
     # What the core decides.
 
-    def _arm(self) -> None:
-        if not self._armed:
-            self._armed = True
-            self.env.at(self.env.now, DECISION, self._decide)
-
-    def _decide(self, tick: Tick) -> None:
-        self._armed = False
+    def _decide(self) -> None:
+        """Nothing more happens now: the core hears of all of it at once."""
         now_s = self.env.now
+        self._due = False
         while True:
             events, self._batch = self._batch, []
             step = self.scheduler.step(events, now_s)
@@ -203,7 +209,7 @@ class _World:
         if self._keep_log:
             self.decision_log += lines(step, self.env.now)
         for transition in step.transitions:
-            if transition.after in ENDED:
+            if transition.after in _ENDED:
                 self._end(transition.job_id)
 
     def _obey(self, commands: Sequence[StartWorker | StopWorker], now_s: float) -> None:
@@ -211,8 +217,10 @@ class _World:
         for command in commands:
             if isinstance(command, StartWorker):
                 starts.setdefault(command.job_id, []).append(command)
-            else:
-                self._stop(command, now_s)
+                continue
+            if command.job_id in starts:
+                self._start(command.job_id, starts.pop(command.job_id), now_s)
+            self._stop(command, now_s)
         for job_id, workers in starts.items():
             self._start(job_id, workers, now_s)
 
@@ -222,7 +230,10 @@ class _World:
         if run is None:
             run = self._running[job_id] = Running(job_id)
         shares = [share for command in workers for share in command.assignment.shares]
-        solo_s = _solo_s(row, {self._gpu_models[share.gpu_uuid] for share in shares})
+        solo_s = row.duration_s
+        if row.duration_by_model_s is not None:
+            models = {self._gpu_models[share.gpu_uuid] for share in shares}
+            solo_s = max(_on_model(row.duration_by_model_s, model) for model in models)
         if run.attempt == 0:
             run.remaining_s = solo_s
         elif solo_s != run.solo_s and solo_s is not None and run.solo_s and run.remaining_s is not None:
@@ -234,7 +245,8 @@ class _World:
         run.workers = [command.assignment.worker for command in workers]
         profile = self._profiles.get(row.profile) if row.profile is not None else None
         for share in shares:
-            self._contention.enter(run, share, profile)
+            if share.mode is not Mode.EXCLUSIVE:
+                self._contention.enter(run, share, profile)
         self._batch += [WorkerStarted(job_id, run.attempt, worker) for worker in run.workers]
         self._fresh.append(run)
 
@@ -256,6 +268,7 @@ class _World:
         pending = dict.fromkeys(self._fresh)
         self._fresh.clear()
         for run, slowdowns in self._contention.changed().items():
+            # The work done until now went at the old speed.
             run.settle(now_s)
             run.slowdowns.update(slowdowns)
             slowdown = max((known for known in run.slowdowns.values() if known is not None), default=1.0)
@@ -276,8 +289,7 @@ class _World:
 
     def _alarm(self, tick: Tick) -> None:
         if self._wake_s is not None and self._wake_s <= self.env.now:
-            self._wake_s = None
-            self._arm()
+            self._wake_s, self._due = None, True
 
     # What came of it.
 
@@ -315,14 +327,6 @@ class _World:
                 run.settle(now_s)
             self._outcomes[self._sequence[record.job.job_id]] = self._outcome(record, run)
         return [outcome for outcome in self._outcomes if outcome is not None]
-
-
-def _solo_s(row: TraceRow, gpu_models: Iterable[str]) -> float | None:
-    """Solo run time on these GPU models together, in seconds: the slowest decides."""
-    known = row.duration_by_model_s
-    if known is None:
-        return row.duration_s
-    return max(_on_model(known, model) for model in gpu_models)
 
 
 def _on_model(known: Mapping[str, float], model: str) -> float:

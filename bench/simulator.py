@@ -1,0 +1,166 @@
+"""How fast the simulator replays the Philly trace, against a bare simpy loop over the same jobs.
+
+::
+
+    python bench/simulator.py --data DIR [--json] [--policy fifo,...] [--limit N] [--repeat N] [--without-fast]
+
+The bare loop has one process and one request of ``Resource(512)`` per job: what any simulation with simpy
+costs at least.  Wall times are the fastest of the repeats; loading the trace is left out everywhere.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if not __package__:
+    # Run as a script, its own folder leads the path, and this file would hide the package of the same name.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+if TYPE_CHECKING:
+    from simpy.events import Event
+
+    from placement.trace import TraceRow
+
+CLUSTER = "64x8xV100-SXM2-32GB"
+POLICIES = ("fifo", "backfill", "best-fit", "srtf")
+GROWTH_JOBS = (5_000, 50_000)
+TRACE = Path("philly") / "philly_jobs_sia.csv.gz"
+DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What to measure: which policies, on how many jobs, how often, with the extra ``fast`` or without."""
+
+    policies: tuple[str, ...]
+    limit: int | None
+    repeat: int
+    compiled: bool
+
+
+def bare_simpy_s(rows: Sequence[TraceRow]) -> float:
+    """Wall time of the plainest simpy program over these jobs, in seconds."""
+    import simpy
+
+    def job(duration_s: float) -> Generator[Event, Any, None]:
+        with gpus.request() as request:
+            yield request
+            yield env.timeout(duration_s)
+
+    def arrivals() -> Generator[Event, Any, None]:
+        for row in rows:
+            if row.submit_s > env.now:
+                yield env.timeout(row.submit_s - env.now)
+            env.process(job(row.duration_s or 0.0))
+
+    env = simpy.Environment()
+    gpus = simpy.Resource(env, 512)
+    env.process(arrivals())
+    begun_s = time.perf_counter()
+    env.run()
+    return time.perf_counter() - begun_s
+
+
+def simulated_s(rows: Sequence[TraceRow], policy: str, settings: Settings) -> float:
+    """Wall time of the event loop of one run, in seconds; all jobs must have completed."""
+    from placement.interference import model_named
+    from simulator.cluster_spec import load_cluster
+    from simulator.engine import SimulationOptions, simulate
+
+    model = model_named("additive")
+    options = SimulationOptions(policy, truth=model, belief=model, compiled=settings.compiled)
+    metrics = simulate(rows, load_cluster(CLUSTER), options).metrics
+    if metrics.jobs_completed != len(rows) or metrics.wall_s is None:
+        raise SystemExit(f"{policy}: only {metrics.jobs_completed} of {len(rows)} jobs completed")
+    return metrics.wall_s
+
+
+def growth_exponent(rows: Sequence[TraceRow], settings: Settings) -> float | None:
+    """How wall time grows with the number of jobs under fifo: 1.0 is linear; None with too few jobs."""
+    few, many = GROWTH_JOBS
+    if len(rows) < many:
+        return None
+    times = [
+        best(settings.repeat, partial(simulated_s, rows[:jobs], "fifo", settings)) for jobs in (few, many)
+    ]
+    return math.log(times[1] / times[0]) / math.log(many / few)
+
+
+def best(repeat: int, measure: Callable[[], float]) -> float:
+    """The fastest of several measurements: what is above it is other work on the machine."""
+    return min(measure() for _ in range(repeat))
+
+
+def measure(data: Path, settings: Settings) -> dict[str, Any]:
+    """All figures, as they are printed."""
+    from simulator.traces import ReadOptions, read_trace
+
+    rows = read_trace(data / TRACE, ReadOptions(limit=settings.limit)).rows
+    policies: dict[str, dict[str, float]] = {}
+    for policy in settings.policies:
+        # Beside each other, so that both see the same load of the machine.
+        bare, ours = [], []
+        for _ in range(settings.repeat):
+            bare.append(bare_simpy_s(rows))
+            ours.append(simulated_s(rows, policy, settings))
+        policies[policy] = {
+            "wall_s": round(min(ours), 3),
+            "jobs_per_s": round(len(rows) / min(ours), 1),
+            "ratio_to_bare_simpy": round(min(ours) / min(bare), 3),
+            "bare_simpy_s": round(min(bare), 3),
+        }
+    exponent = growth_exponent(rows, settings)
+    return {
+        "policies": policies,
+        "growth_exponent": round(exponent, 3) if exponent is not None else None,
+        "jobs": len(rows),
+        "cluster": CLUSTER,
+        "compiled": settings.compiled and _numba_is_there(),
+    }
+
+
+def _numba_is_there() -> bool:
+    import importlib.util
+
+    return importlib.util.find_spec("numba") is not None
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description="Measure the simulator on the Philly trace.")
+    parser.add_argument("--data", type=Path, default=Path(os.environ.get("COTENANT_DATA", DEFAULT_DATA)))
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--policy", default=",".join(POLICIES), help="names, separated by commas")
+    parser.add_argument("--limit", type=int, help="only the first jobs")
+    parser.add_argument("--repeat", type=int, default=1, help="take the fastest of so many runs")
+    parser.add_argument("--without-fast", action="store_true", help="do not use compiled kernels")
+    arguments = parser.parse_args()
+    if not (arguments.data / TRACE).is_file():
+        parser.error(f"{arguments.data / TRACE} does not exist; name the data folder with --data")
+    settings = Settings(
+        policies=tuple(arguments.policy.split(",")),
+        limit=arguments.limit,
+        repeat=max(arguments.repeat, 1),
+        compiled=not arguments.without_fast,
+    )
+    figures = measure(arguments.data, settings)
+    if arguments.json:
+        print(json.dumps(figures))
+        return
+    for policy, values in figures["policies"].items():
+        print(f"{policy:10} " + "  ".join(f"{name} {value}" for name, value in values.items()))
+    print(f"growth exponent {figures['growth_exponent']}, compiled {figures['compiled']}")
+
+
+if __name__ == "__main__":
+    main()
