@@ -12,10 +12,11 @@ import fcntl
 import json
 import os
 import re
+import stat
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 ORDER = "order.json"
 """What to run; 0600, because it holds the environment."""
@@ -287,6 +288,19 @@ def has_shim(folder: Path) -> bool:
         return True
     os.close(handle)
     return False
+
+
+def open_regular(path: Path) -> BinaryIO:
+    """Open a file that a job may have put there: not a pipe that blocks, nor a link to elsewhere.
+
+    Raises:
+        OSError: it is missing, or not a plain file.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise OSError(f"{path}: not a plain file")
+    return os.fdopen(handle, "rb")
 
 
 _STEP = re.compile(rb"step=([0-9]{1,18})(?:[ \t]+(.*))?")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from concurrent.futures import TimeoutError as StuckError
@@ -42,11 +43,12 @@ class NvmlDevices:
         for uuid, handle in self._handles.items():
             if uuid not in self._pending:
                 self._pending[uuid] = self._askers[uuid].submit(_measure, uuid, handle)
-        return tuple(self._collect(uuid) for uuid in self._handles)
+        deadline_s = time.monotonic() + TELEMETRY_TIMEOUT_S
+        return tuple(self._collect(uuid, deadline_s) for uuid in self._handles)
 
-    def _collect(self, uuid: str) -> Telemetry:
+    def _collect(self, uuid: str, deadline_s: float) -> Telemetry:
         try:
-            measured = self._pending[uuid].result(TELEMETRY_TIMEOUT_S)
+            measured = self._pending[uuid].result(max(0.0, deadline_s - time.monotonic()))
         except StuckError:
             return Telemetry(uuid)  # still pending: it is not asked again until it answers
         del self._pending[uuid]

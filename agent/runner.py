@@ -197,7 +197,7 @@ class Runner:
     def _marks(self) -> list[Mark]:
         """Steps reported since the last look."""
         try:
-            with (self._folder / attempt.PROGRESS).open("rb") as stream:
+            with attempt.open_regular(self._folder / attempt.PROGRESS) as stream:
                 size = stream.seek(0, os.SEEK_END)
                 stream.seek(max(self._progress_offset, size - MOST_PROGRESS_BYTES))
                 data = stream.read(MOST_PROGRESS_BYTES)

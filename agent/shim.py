@@ -44,7 +44,7 @@ def look_after(folder: Path, ready: Callable[[str], None]) -> None:
                 raise attempt.BrokenFile(f"{attempt.ORDER}: is missing")
             runner = Runner(folder, order)
             ready("ok")
-            end = runner.run()
+            end = _stopped_before(folder) or runner.run()
     except attempt.BrokenFile as error:
         end = Exit(EndCause.LAUNCH_FAILED, None, f"cannot start: {error}", time.time())
         ready("ok")
@@ -53,6 +53,12 @@ def look_after(folder: Path, ready: Callable[[str], None]) -> None:
         ready(f"no room for logs: {error.strerror} in {folder}")
         return
     attempt.write_exit(folder, end)
+
+
+def _stopped_before(folder: Path) -> Exit | None:
+    """The last word on a job that was told to stop before it was started; None if it was not."""
+    stop = attempt.read_stop(folder)
+    return None if stop is None else Exit(EndCause.STOPPED, None, stop.cause, time.time())
 
 
 def reserve_room(folder: Path) -> None:

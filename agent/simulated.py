@@ -5,10 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Self
 
 from agent.devices import Telemetry, Tenant, WorkerKey
-from placement.interference import InterferenceModel, Resident
+from placement.interference import InterferenceModel, Resident, model_named
 from placement.model import WHOLE_GPU_MILLI, Node, OperationFailed, Share
+from placement.model.hardware import node_from_short_form
 from placement.partition.geometry import geometry_of
 
 
@@ -21,6 +23,15 @@ class SimulatedDevices:
         self._node = node
         self._truth = truth
         self._models = {gpu.uuid: gpu.model for gpu in node.gpus}
+
+    @classmethod
+    def named(cls, short_form: str, node_id: str, truth: str) -> Self:
+        """A node from its short form, such as ``4xA100-SXM4-80GB``, and a truth model by name.
+
+        Raises:
+            InvalidInput: either is not known.
+        """
+        return cls(node_from_short_form(short_form, node_id), model_named(truth))
 
     def node(self, node_id: str) -> Node:
         """The node as it was described."""

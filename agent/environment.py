@@ -1,0 +1,70 @@
+"""The environment that a job runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from agent.attempt import PROGRESS
+from agent.partitioner import Prepared
+from manager.wire.agent_models import AgentCommand
+from placement.model import Mode
+
+_KEPT = frozenset(
+    {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
+    | {"VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
+)
+"""What a job gets of the agent's own environment, which may hold the token."""
+_GIB, _MIB = 1 << 30, 1 << 20
+
+
+def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The part of the agent's environment that jobs may see."""
+    return {name: value for name, value in environment.items() if name in _KEPT or name.startswith("LC_")}
+
+
+def job_environment(
+    base: Mapping[str, str], command: AgentCommand, prepared: Prepared, folder: Path
+) -> dict[str, str]:
+    """The user's variables win over all but ``COTENANT_*`` and the visible devices."""
+    visible = ",".join(prepared.visible)
+    ranks = {"RANK": str(command.worker), "WORLD_SIZE": str(command.workers), "LOCAL_RANK": "0"}
+    return {
+        **base,
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        # Without this an NVIDIA container runtime shows all GPUs to a job that has none.
+        "NVIDIA_VISIBLE_DEVICES": visible or "void",
+        **_mps(prepared),
+        **ranks,
+        **command.env,
+        "CUDA_VISIBLE_DEVICES": visible,
+        "COTENANT_JOB_ID": command.job_id,
+        "COTENANT_JOB_NAME": command.name,
+        "COTENANT_TENANT": command.tenant,
+        "COTENANT_ATTEMPT": str(command.attempt),
+        "COTENANT_WORKER": str(command.worker),
+        "COTENANT_WORKERS": str(command.workers),
+        "COTENANT_PROGRESS": str(folder / PROGRESS),
+    }
+
+
+def _mps(prepared: Prepared) -> dict[str, str]:
+    shares = [(slot, share) for slot, share in enumerate(prepared.shares) if share.mode is Mode.MPS]
+    if prepared.mps is None or not shares:
+        return {}
+    variables = {
+        "CUDA_MPS_PIPE_DIRECTORY": str(prepared.mps.pipe),
+        "CUDA_MPS_LOG_DIRECTORY": str(prepared.mps.log),
+        # One figure for all GPUs of a process, a whole number of at least 1.
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, min(s.compute_milli for _, s in shares) // 10)),
+    }
+    limits = [f"{slot}={_size(s.memory_bytes)}" for slot, s in shares if s.memory_bytes is not None]
+    if limits:
+        variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
+    return variables
+
+
+def _size(amount_bytes: int) -> str:
+    if amount_bytes % _GIB == 0:
+        return f"{amount_bytes // _GIB}G"
+    return f"{max(1, amount_bytes // _MIB)}M"

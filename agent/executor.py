@@ -1,0 +1,253 @@
+"""Runs workers: gives each its shares, its environment, its shim and its pace, and knows how it is."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from agent import attempt
+from agent.attempt import BrokenFile, EndCause, Exit, Order, StopRequest
+from agent.devices import Devices, Tenant, WorkerKey
+from agent.environment import base_environment, job_environment
+from agent.journal import Entry, Journal
+from agent.launch import launch
+from agent.partitioner import Partitioner
+from manager.wire.agent_models import AgentCommand, WorkerState
+from manager.wire.models import ProfileSpec
+from placement.model import OperationFailed, Profile, Share
+
+_LOG = logging.getLogger(__name__)
+CHECK_SHIM_S = 1.0
+"""How often a running worker's shim is looked for; it is rarely gone."""
+
+
+@dataclass(slots=True)
+class Worker:
+    """A worker that this node holds, from its start command until its exit report is accepted."""
+
+    key: WorkerKey
+    folder: Path
+    command: AgentCommand | None
+    end: Exit | None = None
+    check_at_s: float = 0.0
+    speed: float | None = None
+    sent_bytes: int = 0
+    sent_step: int = -1
+    started_sent: bool = False
+    logs_given_up: bool = False
+    shares: tuple[Share, ...] = field(default=())
+
+    def state(self) -> WorkerState:
+        """What the manager is told of it."""
+        if self.end is not None:
+            return WorkerState.EXITED
+        if (self.folder / attempt.STOP).exists():
+            return WorkerState.STOPPING
+        if (self.folder / attempt.STARTED).exists():
+            return WorkerState.RUNNING
+        return WorkerState.STARTING
+
+
+class Executor:
+    """All workers of this node; its methods may be called from several threads."""
+
+    def __init__(self, journal: Journal, devices: Devices, fence_s: float | None = None) -> None:
+        self.fence_s = fence_s
+        """How long a worker may run without contact to the manager; for those that start from now on."""
+        self._journal = journal
+        self._devices = devices
+        self._partitioner = Partitioner(devices, journal.data_dir)
+        self._lock = threading.RLock()
+        self._profiles: dict[str, Profile] = {}
+        self._base = base_environment(os.environ)
+        self._home = str(Path.cwd())
+        self._workers = {entry.key: _adopted(entry) for entry in journal.entries()}
+
+    # Commands
+
+    def start(self, command: AgentCommand) -> None:
+        """Do a start command; one that comes again changes nothing.  A failure becomes the worker's end."""
+        key = WorkerKey(command.job_id, command.attempt, command.worker)
+        if key in self._workers or self._journal.knows(key):
+            return
+        worker = Worker(key, self._journal.folder(key), command, check_at_s=math.inf, shares=_shares(command))
+        try:
+            prepared = self._partitioner.ensure(worker.shares)
+            env = job_environment(self._base, command, prepared, worker.folder)
+            self._journal.begin(command, self._order(command, env))
+        except OperationFailed as error:
+            worker.end = self._never_started(command, str(error))
+        except OSError as error:
+            worker.end = _ended(EndCause.LAUNCH_FAILED, _no_room(error, worker.folder))
+        with self._lock:
+            self._workers[key] = worker
+            self._pace()
+        if worker.end is None:
+            self._launch(worker)
+
+    def stop(self, command: AgentCommand) -> None:
+        """Do a stop command; of a worker that never came here, remember that it must not start.
+
+        Raises:
+            OSError: no room to write the request down.
+        """
+        key = WorkerKey(command.job_id, command.attempt, command.worker)
+        cause = "" if command.cause is None else command.cause.value
+        with self._lock:
+            worker = self._workers.get(key)
+            if worker is None:
+                if not self._journal.knows(key):
+                    end = _ended(EndCause.STOPPED, cause)
+                    folder = self._journal.entomb(command, end)
+                    self._workers[key] = Worker(key, folder, command, end)
+                return
+            if worker.end is None:
+                attempt.request_stop(worker.folder, StopRequest(command.grace_s, cause))
+
+    def _order(self, command: AgentCommand, env: Mapping[str, str]) -> Order:
+        return Order(
+            job_id=command.job_id,
+            attempt=command.attempt,
+            worker=command.worker,
+            command=tuple(command.command),
+            env=env,
+            workdir=command.workdir or self._home,
+            lease_path=None if self.fence_s is None else str(self._journal.lease_path),
+            fence_s=self.fence_s,
+        )
+
+    def _never_started(self, command: AgentCommand, message: str) -> Exit:
+        end = _ended(EndCause.LAUNCH_FAILED, message)
+        with contextlib.suppress(OSError):  # a full disk: the report goes out from memory
+            self._journal.entomb(command, end)
+        return end
+
+    def _launch(self, worker: Worker) -> None:
+        worker.check_at_s = math.inf  # nobody else looks while its shim is being started
+        try:
+            launch(worker.folder)
+        except OperationFailed as error:
+            worker.end = _given_up(worker.folder, str(error))
+            if worker.end is None:
+                _LOG.warning("%s: %s; trying again", worker.folder.name, error)
+        worker.check_at_s = time.monotonic() + CHECK_SHIM_S
+
+    # Looking after them
+
+    def tend(self) -> None:
+        """See who has ended, give every worker a shim that looks after it, and set the pace."""
+        with self._lock:
+            workers = [worker for worker in self._workers.values() if worker.end is None]
+        now_s = time.monotonic()
+        for worker in workers:
+            worker.end = _end_of(worker.folder)
+            if worker.end is None and now_s >= worker.check_at_s:
+                worker.check_at_s = now_s + CHECK_SHIM_S
+                if not attempt.has_shim(worker.folder) and _end_of(worker.folder) is None:
+                    self._launch(worker)
+        if any(worker.end is not None for worker in workers):
+            with self._lock:
+                self._pace()
+
+    def learn(self, profiles: Sequence[ProfileSpec]) -> None:
+        """Take over what the manager knows of profiles."""
+        with self._lock:
+            known = {spec.name: spec.to_profile() for spec in profiles}
+            if known != self._profiles:
+                self._profiles = known
+                self._pace()
+
+    def _pace(self) -> None:
+        for key, speed in self._devices.speeds(self.tenants()).items():
+            worker = self._workers[key]
+            if worker.speed != speed:
+                try:
+                    attempt.write_speed(worker.folder, speed)
+                    worker.speed = speed
+                except OSError as error:
+                    _LOG.warning("%s: its pace cannot be set: %s", worker.folder.name, error)
+
+    # Views
+
+    def workers(self) -> list[Worker]:
+        """All workers held."""
+        with self._lock:
+            return list(self._workers.values())
+
+    def tenants(self) -> list[Tenant]:
+        """Who uses GPUs now."""
+        with self._lock:
+            return [
+                Tenant(worker.key, worker.shares, self.profile(worker))
+                for worker in self._workers.values()
+                if worker.end is None and worker.shares
+            ]
+
+    def profile(self, worker: Worker) -> Profile | None:
+        """The worker's profile: the manager's newest, else the one that came with its command."""
+        if worker.command is None or worker.command.profile is None:
+            return None
+        known = self._profiles.get(worker.command.profile.name)
+        return worker.command.profile.to_profile() if known is None else known
+
+    def finish(self, worker: Worker) -> None:
+        """The manager has the worker's exit report: forget it."""
+        try:
+            self._journal.finish(worker.key)
+        except OSError as error:
+            # Its folder stays: the next agent sends the report again, which changes nothing.
+            _LOG.warning("%s: cannot be tidied away: %s", worker.folder.name, error)
+        with self._lock:
+            self._workers.pop(worker.key, None)
+
+
+def _adopted(entry: Entry) -> Worker:
+    shares = () if entry.command is None else _shares(entry.command)
+    return Worker(entry.key, entry.folder, entry.command, _end_of(entry.folder), shares=shares)
+
+
+def _shares(command: AgentCommand) -> tuple[Share, ...]:
+    if command.assignment is None:
+        return ()
+    return tuple(share.to_share() for share in command.assignment.shares)
+
+
+def _end_of(folder: Path) -> Exit | None:
+    try:
+        return attempt.read_exit(folder)
+    except BrokenFile as error:
+        return _ended(EndCause.LOST, f"its exit status cannot be read: {error}")
+
+
+def _given_up(folder: Path, message: str) -> Exit | None:
+    """Make sure that no shim starts this job any more; None if one has, or may still do so."""
+    end = _ended(EndCause.LAUNCH_FAILED, message)
+    try:
+        lock = attempt.take_lock(folder)
+    except OSError:
+        return end  # a shim needs that lock as well
+    if lock is None:
+        return None
+    try:
+        if (folder / attempt.STARTING).exists():
+            return _end_of(folder)
+        with contextlib.suppress(OSError):
+            attempt.write_exit(folder, end)
+    finally:
+        os.close(lock)
+    return end
+
+
+def _ended(cause: EndCause, message: str) -> Exit:
+    return Exit(cause, None, message, time.time())
+
+
+def _no_room(error: OSError, folder: Path) -> str:
+    return f"no room for logs: {error.strerror} in {folder.parent}"

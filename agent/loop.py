@@ -1,0 +1,193 @@
+"""The agent's threads: sign of life, commands, reports, and looking after the workers.
+
+Each goes on by itself when the manager is away; what there is to tell stays on disk until it can be told.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+import time
+from collections.abc import Callable
+
+from agent.backoff import Backoff
+from agent.devices import Devices
+from agent.executor import Executor
+from agent.journal import Journal
+from agent.uplink import Uplink
+from manager.wire.agent_models import (
+    AgentCommand,
+    CommandKind,
+    GpuTelemetry,
+    Heartbeat,
+    HeldWorker,
+    NodeReport,
+    Welcome,
+)
+from manager.wire.client import Client
+from placement.model import CotenantError, NotFound, OperationFailed, StateError
+
+_LOG = logging.getLogger(__name__)
+POLL_WAIT_S = 20.0
+TEND_EVERY_S = 0.1
+IDLE_EVERY_S = 1.0
+HEARTBEATS_PER_LEASE = 4
+MOST_BETWEEN_HEARTBEATS_S = 5.0
+
+
+class Agent:
+    """One node's agent."""
+
+    def __init__(self, node_id: str, client: Client, journal: Journal, devices: Devices) -> None:
+        self._node_id = node_id
+        self._client = client
+        self._journal = journal
+        self._devices = devices
+        self._node = devices.node(node_id)
+        self._epoch = journal.epoch()
+        self._executor = Executor(journal, devices)
+        models = {gpu.uuid: gpu.model for gpu in self._node.gpus}
+        self._uplink = Uplink(client, node_id, self._executor, models)
+        self._joined = threading.Event()
+        self._work = threading.Event()
+        """Set when there is something to look after at once."""
+        self._stop = threading.Event()
+        self._heartbeat_s = 1.0
+
+    def run(self, draw: random.Random) -> None:
+        """Work until :meth:`stop`; ``draw`` spreads the retries."""
+        loops = {
+            "heartbeat": self._beat,
+            "commands": self._obey,
+            "reports": self._report,
+            "workers": self._tend,
+        }
+        threads = [
+            threading.Thread(
+                target=self._keep_on,
+                name=name,
+                args=(step, Backoff(draw)),
+                daemon=True,
+            )
+            for name, step in loops.items()
+        ]
+        for thread in threads:
+            thread.start()
+        self._stop.wait()
+        threads[-1].join(timeout=5)  # it may be starting a worker; a long poll is simply left
+
+    def stop(self) -> None:
+        """End :meth:`run`; workers go on."""
+        self._stop.set()
+        self._work.set()
+        self._joined.set()
+
+    def _keep_on(self, step: Callable[[], None], backoff: Backoff) -> None:
+        """Repeat a step for ever; after a failure wait, longer each time."""
+        silent = False
+        while not self._stop.is_set():
+            try:
+                step()
+                backoff.reset()
+                silent = False
+            except CotenantError as error:
+                if not silent:
+                    _LOG.warning("%s: %s; trying again", threading.current_thread().name, error)
+                silent = True
+                self._stop.wait(backoff.next_s())
+            except Exception:
+                if not self._stop.is_set():
+                    _LOG.exception("%s: unexpected", threading.current_thread().name)
+                self._stop.wait(backoff.next_s())
+
+    # Sign of life
+
+    def _beat(self) -> None:
+        begun_s = time.time()
+        if not self._joined.is_set():
+            report = NodeReport.of(self._node, simulated=self._devices.simulated)
+            self._welcomed(self._client.register(self._node_id, report), begun_s)
+            self._joined.set()
+            _LOG.info("joined as %s with %d GPUs", self._node_id, len(self._node.gpus))
+        else:
+            try:
+                self._welcomed(self._client.heartbeat(self._node_id, self._sign_of_life()), begun_s)
+            except NotFound:
+                self._joined.clear()  # a manager that does not know this node: join again
+                return
+        self._stop.wait(self._heartbeat_s)
+
+    def _sign_of_life(self) -> Heartbeat:
+        telemetry = self._devices.telemetry(self._executor.tenants())
+        return Heartbeat(
+            epoch=self._epoch,
+            workers=[
+                HeldWorker(job_id=w.key.job_id, attempt=w.key.attempt, worker=w.key.worker, state=w.state())
+                for w in self._executor.workers()
+            ],
+            telemetry=[
+                GpuTelemetry(gpu_uuid=t.gpu_uuid, sm_milli=t.sm_milli, memory_used_bytes=t.memory_used_bytes)
+                for t in telemetry
+            ],
+        )
+
+    def _welcomed(self, welcome: Welcome, begun_s: float) -> None:
+        self._see_epoch(welcome.epoch)
+        # The contact counts from when it began: the manager saw it later than that, never earlier.
+        self._journal.touch_lease(begun_s)
+        self._executor.fence_s = welcome.fence_s
+        self._executor.learn(welcome.profiles)
+        self._heartbeat_s = min(MOST_BETWEEN_HEARTBEATS_S, welcome.lease_s / HEARTBEATS_PER_LEASE)
+
+    def _see_epoch(self, epoch: int) -> None:
+        if epoch < self._epoch:
+            raise StateError(
+                f"a manager of epoch {epoch} answers, but epoch {self._epoch} was seen: an old one still runs, "
+                f"or its database is new; if it is, stop this agent and remove {self._journal.data_dir}/epoch"
+            )
+        if epoch > self._epoch:
+            try:
+                self._journal.set_epoch(epoch)
+            except OSError as error:
+                _LOG.warning("epoch %d cannot be written down: %s", epoch, error)
+            self._epoch = epoch
+
+    # Commands
+
+    def _obey(self) -> None:
+        self._joined.wait()
+        if self._stop.is_set():
+            return
+        commands = self._client.commands(self._node_id, 0, POLL_WAIT_S)
+        done = 0
+        try:
+            for command in commands:
+                self._see_epoch(command.epoch)
+                self._do(command)
+                done = command.sequence
+        finally:
+            if done:
+                self._work.set()
+                self._client.ack(self._node_id, done)
+
+    def _do(self, command: AgentCommand) -> None:
+        try:
+            if command.kind is CommandKind.START:
+                self._executor.start(command)
+            else:
+                self._executor.stop(command)
+        except OSError as error:
+            raise OperationFailed(f"{command.kind.value} of {command.job_id}: {error}") from error
+
+    # Workers
+
+    def _tend(self) -> None:
+        self._executor.tend()
+        self._work.wait(TEND_EVERY_S if self._executor.workers() else IDLE_EVERY_S)
+        self._work.clear()
+
+    def _report(self) -> None:
+        self._joined.wait()
+        if not self._uplink.send():
+            self._stop.wait(TEND_EVERY_S)

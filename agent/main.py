@@ -1,0 +1,99 @@
+"""Composition root of the agent: one process per node, ``python -m agent.main --help``."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import logging
+import os
+import random
+import signal
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import FrameType
+
+from agent.devices import Devices
+from agent.journal import Journal
+from agent.loop import Agent
+from agent.simulated import SimulatedDevices
+from manager.wire.client import Client
+
+REQUEST_TIMEOUT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class AgentSettings:
+    """How an agent runs.
+
+    ``simulate`` is a short form such as ``4xA100-SXM4-80GB``; None uses the GPUs that NVML shows.  ``truth``
+    names the interference model that slows jobs on simulated GPUs.
+    """
+
+    manager_url: str
+    token: str | None = field(repr=False)
+    node_id: str
+    data_dir: Path
+    simulate: str | None = None
+    truth: str = "additive"
+
+
+def run(settings: AgentSettings) -> None:
+    """Run the agent of this node until SIGTERM or SIGINT; its jobs go on, and the next agent takes them up.
+
+    Raises:
+        InvalidInput: the settings cannot work, or another agent uses the data folder.
+    """
+    if not logging.getLogger().handlers:
+        logging.basicConfig(level=logging.INFO, format="agent: %(message)s")
+    logging.getLogger("httpx").setLevel(logging.WARNING)
+    devices = devices_of(settings)
+    journal = Journal(settings.data_dir.absolute())
+    with (
+        contextlib.closing(journal),
+        Client(settings.manager_url, settings.token, REQUEST_TIMEOUT_S) as client,
+    ):
+        agent = Agent(settings.node_id, client, journal, devices)
+        if threading.current_thread() is threading.main_thread():
+            _end_on_signals(agent)
+        agent.run(random.Random(f"{settings.node_id}/{os.getpid()}"))  # noqa: S311 - spreads retries
+
+
+def devices_of(settings: AgentSettings) -> Devices:
+    """The GPUs of this node.
+
+    Raises:
+        InvalidInput: the simulated node or the truth model is not known.
+    """
+    if settings.simulate is not None:
+        return SimulatedDevices.named(settings.simulate, settings.node_id, settings.truth)
+    from agent.nvml import NvmlDevices
+
+    return NvmlDevices()
+
+
+def _end_on_signals(agent: Agent) -> None:
+    def end(number: int, frame: FrameType | None) -> None:
+        agent.stop()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+
+
+def _parse() -> AgentSettings:
+    parser = argparse.ArgumentParser(prog="python -m agent.main", description="Run the agent of one node.")
+    parser.add_argument("--manager", required=True, metavar="URL")
+    parser.add_argument("--token-file", type=Path, help="default: the variable COTENANT_TOKEN")
+    parser.add_argument("--node-id", required=True)
+    parser.add_argument("--data-dir", required=True, type=Path)
+    parser.add_argument("--simulate", metavar="NxMODEL")
+    parser.add_argument("--truth", default="additive")
+    given = parser.parse_args()
+    token = os.environ.get("COTENANT_TOKEN")
+    if given.token_file is not None:
+        token = given.token_file.read_text(encoding="utf-8").strip()
+    return AgentSettings(given.manager, token, given.node_id, given.data_dir, given.simulate, given.truth)
+
+
+if __name__ == "__main__":
+    run(_parse())
