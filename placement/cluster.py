@@ -236,17 +236,26 @@ class Cluster:
             self.nodes[row, k.RAM_FREE] += sign * holder.ram_bytes
         key = (holder.job_id, assignment.worker)
         for share in assignment.shares:
-            slot = self._slot[share.gpu_uuid][1]
-            lodgings = self._lodgings[row][slot]
-            if taken:
-                bisect.insort(lodgings, _Lodging(key, holder, share), key=_lodging_key)
-            else:
-                del lodgings[next(i for i, lodging in enumerate(lodgings) if lodging.key == key)]
-            self._refresh(row, slot, lodgings)
-        if assignment.shares:
-            self.nodes[row, k.FREE_SUM] = self.gpus[row, : len(node.gpus), k.FREE_MILLI].sum()
-            self.nodes[row, k.EMPTIES] = np.count_nonzero(self.gpus[row, : len(node.gpus), k.MODE] == k.EMPTY)
+            self._lodge(row, _Lodging(key, holder, share), taken=taken)
         self._touch(row)
+
+    def _lodge(self, row: int, lodging: _Lodging, *, taken: bool) -> None:
+        """Add a resident to a GPU, or take it away."""
+        slot = self._slot[lodging.share.gpu_uuid][1]
+        lodgings = self._lodgings[row][slot]
+        if not taken:
+            del lodgings[next(i for i, other in enumerate(lodgings) if other.key == lodging.key)]
+        elif lodgings:
+            bisect.insort(lodgings, lodging, key=_lodging_key)
+        else:
+            lodgings.append(lodging)
+        gpu, node = self.gpus[row, slot], self.nodes[row]
+        before = gpu.item(k.FREE_MILLI)
+        was_empty = gpu.item(k.MODE) == k.EMPTY
+        self._refresh(row, slot, lodgings)
+        node[k.FREE_SUM] += gpu.item(k.FREE_MILLI) - before
+        if was_empty or not lodgings:
+            node[k.EMPTIES] += (not lodgings) - was_empty
 
     def _refresh(self, row: int, slot: int, lodgings: list[_Lodging]) -> None:
         """Recompute every figure of one GPU from its residents."""

@@ -22,18 +22,27 @@ _FITS = -1
 _CODE = {reason: i for i, reason in enumerate(_CODES)}
 
 
-def explain_placed(cluster: Cluster, belief: InterferenceModel, record: JobRecord) -> Explanation:
-    """The slowdown foreseen for a job that holds shares: the worst over its GPUs, None if unknown."""
+def forecast(
+    cluster: Cluster, belief: InterferenceModel, record: JobRecord
+) -> tuple[float | None, float | None]:
+    """Slowdown and upper bound foreseen for a job that holds shares: the worst over its GPUs, None if unknown."""
     slowdown: float | None = 1.0
     upper: float | None = 1.0
-    for share in (share for assignment in record.assignments for share in assignment.shares):
-        if share.mode is Mode.EXCLUSIVE:
-            continue
-        mean, bound = _foreseen(cluster, belief, record, share)
-        slowdown = None if slowdown is None or mean is None else max(slowdown, mean)
-        upper = None if upper is None or bound is None else max(upper, bound)
-    if not record.assignments:
-        slowdown, upper = record.predicted_slowdown, record.predicted_upper
+    for assignment in record.assignments:
+        for share in assignment.shares:
+            if share.mode is Mode.EXCLUSIVE:
+                break  # a worker's shares are all of one mode, and nobody is next to an exclusive one
+            mean, bound = _foreseen(cluster, belief, record, share)
+            slowdown = None if slowdown is None or mean is None else max(slowdown, mean)
+            upper = None if upper is None or bound is None else max(upper, bound)
+    return slowdown, upper
+
+
+def explain_placed(cluster: Cluster, belief: InterferenceModel, record: JobRecord) -> Explanation:
+    """What is foreseen for a job that holds shares, or was foreseen for one that held some."""
+    slowdown, upper = record.predicted_slowdown, record.predicted_upper
+    if record.assignments:
+        slowdown, upper = forecast(cluster, belief, record)
     return Explanation(
         record.job.job_id,
         Outcome.FIT if record.first_placed_s is not None or record.assignments else Outcome.NO_FIT,

@@ -11,6 +11,8 @@ from placement.model import Assignment, Job, StateError, StopCause, WorkerExited
 class JobState(enum.Enum):
     """Where a job is in its life."""
 
+    __hash__ = object.__hash__  # members are unique objects; the default hashes the name in Python
+
     QUEUED = "queued"
     """Waits for room."""
     PLACED = "placed"
@@ -29,6 +31,8 @@ class JobState(enum.Enum):
 
 class Move(enum.Enum):
     """What makes a job change its state."""
+
+    __hash__ = object.__hash__
 
     PLACE = "place"
     CLAIM = "claim"

@@ -1,159 +1,133 @@
-"""Whom to push out so that a job fits: only if it then fits, only jobs that rank behind it, and no one too many."""
+"""Whom to push out so that a job fits: only if it then fits, only those behind it, and no one too many."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from placement import kernels as k
 from placement.ask import Demand
 from placement.cluster import Cluster, Holder
+from placement.kernels import Ints
 from placement.lifecycle import JobRecord
 from placement.model import Assignment
 from placement.search import Search
+from placement.stakes import Stakes, needed
 from placement.waiting import RankKey
 
 NODES_TRIED = 8
-"""So many nodes are examined for a job of one worker, those first where least must be freed."""
+"""So many nodes are examined for a job of one worker where counting GPUs alone does not decide."""
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class Wish:
     """A job that looks for room, at a moment, and its place in the order."""
 
     record: JobRecord
-    holder: Holder
     demand: Demand
     key: RankKey
     now_s: float
 
 
-@dataclass(slots=True)
-class _Stake:
-    """What a running job holds, as the planner sees it; ``rows`` are its entries in the arrays."""
-
-    record: JobRecord
-    holder: Holder
-    rows: list[int]
-
-
 class Preemption:
-    """Keeps the running jobs that may be pushed out, as arrays, and plans who goes.
-
-    A running job's rank at a time is ``base + slope x time``: under SRTF the remaining time shrinks while it runs.
-    """
+    """Plans who must leave for a job; the plans are pure what-ifs."""
 
     def __init__(self, cluster: Cluster, search: Search, slope: float) -> None:
         self._cluster = cluster
         self._search = search
         self._slope = slope
-        self._stakes: dict[str, _Stake] = {}
-        self._owner: list[str | None] = []
-        self._free: list[int] = []
-        self._node = np.zeros(0, np.int64)
-        self._milli = np.zeros(0, np.int64)
-        self._priority = np.zeros(0, np.int64)
-        self._base = np.zeros(0, np.float64)
+        self._stakes = Stakes(slope)
 
     def add(self, record: JobRecord, holder: Holder, rank: float, now_s: float) -> None:
-        """A preemptible job holds shares from now on."""
-        if not record.job.preemptible:
-            return
-        rows = []
-        for assignment in record.assignments:
-            row = self._row()
-            self._owner[row] = record.job.job_id
-            self._node[row] = self._cluster.row_of(assignment.node_id)
-            self._milli[row] = sum(share.compute_milli for share in assignment.shares)
-            self._priority[row] = record.job.priority
-            self._base[row] = rank - self._slope * now_s
-            rows.append(row)
-        self._stakes[record.job.job_id] = _Stake(record, holder, rows)
+        """A job holds shares from now on and had this rank when it got them."""
+        self._stakes.add(record, holder, self._cluster, rank - self._slope * now_s)
 
     def remove(self, job_id: str) -> None:
         """A job no longer holds what it held."""
-        stake = self._stakes.pop(job_id, None)
-        if stake is not None:
-            for row in stake.rows:
-                self._owner[row] = None
-                self._milli[row] = 0
-                self._base[row] = -np.inf
-                self._priority[row] = np.iinfo(np.int64).max
-                self._free.append(row)
+        self._stakes.remove(job_id)
 
     def relocate(self) -> None:
         """The cluster's rows have been laid out anew."""
-        for stake in self._stakes.values():
-            for row, assignment in zip(stake.rows, stake.record.assignments, strict=True):
-                self._node[row] = self._cluster.row_of(assignment.node_id)
+        self._stakes.relocate(self._cluster)
 
-    def _row(self) -> int:
-        if not self._free:
-            grown = max(64, 2 * len(self._owner))
-            self._free = list(range(grown - 1, len(self._owner) - 1, -1))
-            self._owner += [None] * (grown - len(self._owner))
-            for name in ("_node", "_milli", "_priority", "_base"):
-                setattr(self, name, np.resize(getattr(self, name), grown))
-            fresh = self._free
-            self._milli[fresh], self._base[fresh], self._priority[fresh] = 0, -np.inf, np.iinfo(np.int64).max
-        return self._free.pop()
-
-    def plan(self, claim: Claim) -> list[str] | None:
-        """The jobs to push out so that the claim fits, None if pushing out everyone behind it would not do."""
-        if claim.demand.request.gpus == 0:
-            return None
-        behind = self._behind(claim)
-        freed = np.bincount(self._node[behind], self._milli[behind], len(self._cluster.members)).astype(
-            np.int64
+    def could_help(self, wish: Wish, rows: Iterable[int]) -> bool:
+        """Whether what was freed on these nodes might let a job in, at the price of those behind it."""
+        if wish.record.job.workers > 1:
+            return self._enough_in_all(wish, self._stakes.behind(wish.key, wish.now_s))
+        wanted = self._least_milli(wish.demand)
+        return any(
+            int(self._cluster.nodes[row, k.FREE_SUM])
+            + self._stakes.milli_behind_on(row, wish.key, wish.now_s)
+            >= wanted
+            for row in rows
         )
-        wanted = self._least_milli(claim.demand)
-        potential = self._cluster.nodes[:, k.FREE_SUM] + freed
-        if (potential // wanted)[self._cluster.nodes[:, k.UP] == 1].sum() < claim.record.job.workers:
+
+    def plan(self, wish: Wish, holder: Holder) -> list[str] | None:
+        """The jobs to push out so that the job fits; None if pushing out all behind it would not do."""
+        if wish.demand.request.gpus == 0:
             return None
-        if claim.record.job.workers > 1:
-            return self._try(claim, self._by_rank(behind), lambda: self._gang_fits(claim))
-        missing = wanted - self._cluster.nodes[:, k.FREE_SUM]
-        rows = np.flatnonzero((potential >= wanted) & (freed > 0) & (self._cluster.nodes[:, k.UP] == 1))
-        for row in rows[np.argsort(missing[rows], kind="stable")][:NODES_TRIED].tolist():
-            here = self._by_rank(behind[self._node[behind] == row])
-            victims = self._try(claim, here, lambda row=row: self._search.fits_on(claim.demand, row))
+        behind = self._stakes.behind(wish.key, wish.now_s)
+        if not len(behind):
+            return None
+        if wish.record.job.workers > 1:
+            if not self._enough_in_all(wish, behind):
+                return None
+            return self._try(self._stakes.jobs(behind), partial(self._gang_fits, wish, holder))
+        if self._counting_decides(wish.demand):
+            return self._plan_by_count(wish, behind)
+        missing = self._least_milli(wish.demand) - self._free(k.FREE_SUM)
+        for entries in self._stakes.by_node(behind, self._stakes.milli, missing, NODES_TRIED):
+            fits = partial(self._search.fits_on, wish.demand, int(self._stakes.node[entries[0]]))
+            victims = self._try(self._stakes.jobs(entries), fits)
             if victims is not None:
                 return victims
         return None
 
-    def _behind(self, claim: Claim) -> k.Ints:
-        """Entries of jobs that rank behind the claim."""
-        priority, rank = -claim.key[0], claim.key[1]
-        later = self._base + self._slope * claim.now_s > rank
-        return np.flatnonzero((self._priority < priority) | ((self._priority == priority) & later))
+    def _plan_by_count(self, wish: Wish, behind: Ints) -> list[str] | None:
+        missing = wish.demand.request.gpus - self._free(k.EMPTIES)
+        candidates = self._stakes.by_node(behind, self._stakes.whole, missing, 1)
+        if not candidates:
+            return None
+        entries = candidates[0]
+        keep = needed(self._stakes.whole[entries].tolist(), int(missing[self._stakes.node[entries[0]]]))
+        return [self._stakes.owner[entries[position]] for position in keep]
+
+    def _free(self, column: int) -> Ints:
+        """What each node has free; nodes that are not available have nothing, whoever leaves."""
+        nodes = self._cluster.nodes
+        return np.where(nodes[:, k.UP] == 1, nodes[:, column], -(1 << 40))
+
+    def _enough_in_all(self, wish: Wish, behind: Ints) -> bool:
+        """Whether the whole cluster without those behind would have the compute for all workers."""
+        freed = np.bincount(self._stakes.node[behind], self._stakes.milli[behind], len(self._cluster.members))
+        workers = (self._free(k.FREE_SUM) + freed.astype(np.int64)) // self._least_milli(wish.demand)
+        return int(np.maximum(workers, 0).sum()) >= wish.record.job.workers
+
+    def _counting_decides(self, demand: Demand) -> bool:
+        """Whether counting empty GPUs is all there is to a fit."""
+        asks = self._search.asks_of(demand)
+        if len(asks) != 1 or demand.request.cpu_milli or demand.request.ram_bytes:
+            return False
+        return bool(asks[0].entries[k.KIND] == k.EXCLUSIVE and asks[0].terms[:, k.MILLI].all())
 
     def _least_milli(self, demand: Demand) -> int:
-        """The least compute that a worker could do with on any node."""
+        """The least compute that a worker could do with on any node, in thousandths of a GPU."""
         milli = [n.compute_milli for ask in self._search.asks_of(demand) for n in ask.needs if n is not None]
-        return demand.request.gpus * min(milli, default=1000)
+        return max(demand.request.gpus, 1) * min(milli, default=1000)
 
-    def _by_rank(self, entries: k.Ints) -> list[str]:
-        """Jobs of these entries, last in rank first; ties by later sequence."""
-        jobs = {owner for entry in entries.tolist() if (owner := self._owner[entry]) is not None}
-        rank: dict[str, tuple[int, float, int]] = {}
-        for job_id in jobs:
-            stake = self._stakes[job_id]
-            base = float(self._base[stake.rows[0]])
-            rank[job_id] = (stake.record.job.priority, -base, -stake.record.job.sequence)
-        return sorted(jobs, key=rank.__getitem__)
-
-    def _gang_fits(self, claim: Claim) -> bool:
-        if self._search.workers_that_fit(claim.demand) < claim.record.job.workers:
+    def _gang_fits(self, wish: Wish, holder: Holder) -> bool:
+        if self._search.workers_that_fit(wish.demand) < wish.record.job.workers:
             return False
-        placed = self._search.place(claim.holder, claim.demand, claim.record.job)
+        placed = self._search.place(holder, wish.demand, wish.record.job)
         for assignment in placed or ():
-            self._cluster.release(claim.holder.job_id, assignment.worker)
+            self._cluster.release(holder.job_id, assignment.worker)
         return placed is not None
 
-    def _try(self, claim: Claim, jobs: list[str], fits: Callable[[], bool]) -> list[str] | None:
-        """Push out one after the other until it fits, then take back whoever was not needed; a pure what-if."""
+    def _try(self, jobs: list[str], fits: Callable[[], bool]) -> list[str] | None:
+        """Push out one after the other until it fits, then take back whoever was not needed."""
         self._cluster.checkpoint()
         try:
             gone: dict[str, list[Assignment]] = {}
@@ -162,14 +136,13 @@ class Preemption:
                     return None
                 job_id = jobs[len(gone)]
                 gone[job_id] = self._lift(job_id)
-            *others, last = gone or [""]
-            needed = [last] if last else []
-            for job_id in reversed(others):
+            victims = list(gone)[-1:]
+            for job_id in list(gone)[-2::-1]:
                 self._put_back(job_id, gone[job_id])
                 if not fits():
                     self._lift(job_id)
-                    needed.append(job_id)
-            return needed
+                    victims.append(job_id)
+            return victims
         finally:
             self._cluster.rollback()
 

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from placement import kernels as k
+from placement.ask import Demand
 from placement.attempts import Attempts
 from placement.cluster import Cluster, Holder, Tenancy
-from placement.explain import explain_placed, explain_waiting, rejection
+from placement.explain import explain_placed, explain_waiting, forecast, rejection
 from placement.interference import InterferenceModel, NoInterference
 from placement.lifecycle import ENDED, HOLDING, JobRecord, JobState, Move, Transition
 from placement.model import (
@@ -23,6 +24,7 @@ from placement.model import (
     Isolation,
     JobCancelled,
     JobSubmitted,
+    Mode,
     Node,
     NodeFenced,
     NodeJoined,
@@ -35,10 +37,10 @@ from placement.model import (
     WorkerStarted,
 )
 from placement.policies import Policy
-from placement.preemption import Claim, Preemption
+from placement.preemption import Preemption, Wish
 from placement.search import Search
 from placement.vacating import Vacating
-from placement.waiting import WaitingLine
+from placement.waiting import RankKey, WaitingLine
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,9 @@ class Snapshot:
     records: tuple[JobRecord, ...]
     events: int = 0
     decisions: int = 0
+
+
+_FIRST = frozenset({NodeJoined, NodeLost, ProfileDefined})
 
 
 class Scheduler:
@@ -98,7 +103,7 @@ class Scheduler:
         Nodes and profiles come first, so that the order of events of the same moment does not matter.
         """
         self.events += len(events)
-        if any(isinstance(event, NodeJoined | NodeLost | ProfileDefined) for event in events):
+        if any(type(event) in _FIRST for event in events):
             self._apply_nodes(events, now_s)
         for event in events:
             self._apply(event, now_s)
@@ -216,57 +221,67 @@ class Scheduler:
     # -- deciding ------------------------------------------------------------------------------------------
 
     def _decide(self, now_s: float) -> None:
-        if self._freed:
-            self._reopen_groups()
-        while (first := self._line.first()) is not None:
-            key, record, demand = first
-            holder = self._holder(record)
-            assignments = self._search.place(holder, demand, record.job)
-            if assignments is None and self._preemption is not None:
-                victims = self._preemption.plan(Claim(record, holder, demand, key, now_s))
-                if victims is not None:
-                    for job_id in victims:
-                        self._push_out(self._records[job_id], now_s)
-                    assignments = self._search.place(holder, demand, record.job)
-            if assignments is not None:
-                self._line.discard(record.job.job_id)
-                self._take(record, holder, assignments, now_s)
-            elif record.job.immediate:
-                self._line.discard(record.job.job_id)
-                self._reject(record, self._search, now_s)
-            else:
-                self._line.block(record.job.job_id)
-            if self._tenants_apart != bool(self.cluster.isolated_gpus):
-                self._tenants_apart = not self._tenants_apart
-                self._queue_again()
+        """Place whoever can be placed, in order, until nothing that was freed on the way could help anyone."""
+        while True:
+            if self._freed:
+                self._reopen_groups(now_s)
+            while (first := self._line.first()) is not None:
+                self._try_first(first, now_s)
+                if self._tenants_apart != bool(self.cluster.isolated_gpus):
+                    self._tenants_apart = not self._tenants_apart
+                    self._queue_again()
+            if not self._freed:
+                return
 
-    def _reopen_groups(self) -> None:
+    def _try_first(self, first: tuple[RankKey, JobRecord, Demand], now_s: float) -> None:
+        """Place the first in line, push others out for it, reject it, or let it wait."""
+        key, record, demand = first
+        assignments = self._place(record, demand)
+        if assignments is None and self._preemption is not None:
+            victims = self._preemption.plan(Wish(record, demand, key, now_s), self._holder(record))
+            if victims is not None:
+                for job_id in victims:
+                    self._push_out(self._records[job_id], now_s)
+                assignments = self._place(record, demand)
+        if assignments is not None:
+            self._line.discard(record.job.job_id)
+            self._take(record, assignments, now_s)
+        elif record.job.immediate:
+            self._line.discard(record.job.job_id)
+            self._reject(record, self._search, now_s)
+        else:
+            self._line.block(record.job.job_id)
+
+    def _place(self, record: JobRecord, demand: Demand) -> tuple[Assignment, ...] | None:
+        if self._search.workers_that_fit(demand) < record.job.workers:
+            return None
+        return self._search.place(self._holder(record), demand, record.job)
+
+    def _reopen_groups(self, now_s: float) -> None:
         """Groups that what was freed could help are worth another try."""
-        empties = int(self.cluster.nodes[list(self._freed), k.EMPTIES].max())
-        for group in list(self._line.blocked_groups()):
-            whole = (
-                len(asks := self._search.asks_of(group.demand)) == 1
-                and asks[0].entries[k.KIND] == k.EXCLUSIVE
-            )
-            if self._preemption is not None or not whole or group.demand.request.gpus <= empties:
-                self._line.reopen(group)
+        rows = sorted(self._freed)
         self._freed.clear()
+        empties = int(self.cluster.nodes[rows, k.EMPTIES].max())
+        for group in list(self._line.blocked_groups()):
+            if self._preemption is not None:
+                key, record = self._line.head_of(group)
+                helps = self._preemption.could_help(Wish(record, group.demand, key, now_s), rows)
+            else:
+                asks = self._search.asks_of(group.demand)
+                only_whole = len(asks) == 1 and asks[0].mode is Mode.EXCLUSIVE
+                helps = not only_whole or group.demand.request.gpus <= empties
+            if helps:
+                self._line.reopen(group)
 
-    def _take(
-        self, record: JobRecord, holder: Holder, assignments: tuple[Assignment, ...], now_s: float
-    ) -> None:
+    def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
         """Account a job for its shares and start it, at once or when those who sit there have left."""
         job = record.job
         record.assignments = assignments
         self.decisions += 1
-        forecast = explain_placed(self.cluster, self.belief, record)
-        record.predicted_slowdown, record.predicted_upper = (
-            forecast.predicted_slowdown,
-            forecast.predicted_upper,
-        )
+        record.predicted_slowdown, record.predicted_upper = forecast(self.cluster, self.belief, record)
         if self._preemption is not None:
             rank = self.policy.order.rank(job, remaining_s(record))
-            self._preemption.add(record, holder, rank, now_s)
+            self._preemption.add(record, self._holder(record), rank, now_s)
         node_matters = bool(job.request.cpu_milli or job.request.ram_bytes)
         record.waits_for = self._vacating.sitting_on(assignments, node_matters=node_matters)
         if record.waits_for:

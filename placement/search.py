@@ -45,6 +45,7 @@ class Search:
         self._seed = seed
         self._compiled = compiled and k.compiled_rescore is not None
         self._demands: dict[tuple[Request, str | None, str | None], Demand] = {}
+        self._recent: dict[tuple[int, int, str | None], Demand] = {}
         self._generation = -1
         self._tables: tuple[Any, Any] = (None, None)
         self._plain_tables: tuple[Any, Any] = (None, None)
@@ -54,30 +55,40 @@ class Search:
         asker = (
             job.tenant if self.cluster.isolated_gpus or job.request.isolation is Isolation.TENANT else None
         )
+        # Hashing a request costs more than a look: the very same object is recognised by its identity.
+        same = (id(job.request), id(profile), asker)
+        demand = self._recent.get(same)
+        if demand is not None and demand.request is job.request and demand.profile is profile:
+            return demand
         key = (job.request, None if profile is None else profile.name, asker)
         demand = self._demands.get(key)
         if demand is None:
             while len(self._demands) * 16 * (len(self.cluster.members) + 1) > MAX_ROW_BYTES:
                 del self._demands[next(iter(self._demands))]
+                self._recent.clear()
             demand = self._demands[key] = Demand(job.request, profile, asker)
+        if demand.request is job.request:
+            self._recent[same] = demand
         return demand
 
     def forget(self) -> None:
         """Drop everything that was compiled: a profile has changed its meaning."""
         self._demands.clear()
+        self._recent.clear()
 
     def workers_that_fit(self, demand: Demand) -> int:
         """How many workers of this demand fit now: exact for one GPU a worker, else an upper bound."""
-        return sum(self._look(ask, demand).workers for ask in self.asks_of(demand))
+        workers = 0
+        for ask in self.asks_of(demand):
+            workers += self._look(ask, demand).workers
+        return workers
 
     def fits_on(self, demand: Demand, row: int) -> bool:
         """Whether a worker fits on that node now."""
         return any(self._look(ask, demand).out[1, row] > 0 for ask in self.asks_of(demand))
 
     def place(self, holder: Holder, demand: Demand, job: Job) -> tuple[Assignment, ...] | None:
-        """Allocate all workers of a job, or nothing and None."""
-        if self.workers_that_fit(demand) < job.workers:
-            return None
+        """Allocate all workers of a job, or nothing and None; worth trying if enough workers fit."""
         if job.workers == 1:
             assignment = self._place_worker(holder, demand, job, 0)
             return None if assignment is None else (assignment,)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from placement.ask import Demand
 from placement.lifecycle import JobRecord
+from placement.model import StateError
 from placement.policies import OrderPolicy
 
 RankKey = tuple[int, float, float, int]
@@ -106,9 +107,12 @@ class WaitingLine:
             record for _key, record, _group in sorted(self._members.values(), key=lambda member: member[0])
         ]
 
-    def key_of(self, job_id: str) -> RankKey:
-        """The place of a waiting job in the order."""
-        return self._members[job_id][0]
+    def head_of(self, group: Group) -> tuple[RankKey, JobRecord]:
+        """The first of a group and its place in the order."""
+        job_id = self._head(group)
+        if job_id is None:
+            raise StateError("a group of the waiting line has no members")
+        return self._members[job_id][:2]
 
     def _head(self, group: Group) -> str | None:
         return self._head_of(group.heap, group)

@@ -1,0 +1,185 @@
+"""What running jobs hold, as arrays: who could be pushed out, and in which order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from placement.cluster import Cluster, Holder
+from placement.kernels import Ints
+from placement.lifecycle import JobRecord
+from placement.model import Mode
+from placement.waiting import RankKey
+
+_NEVER = np.iinfo(np.int64).max
+
+
+@dataclass(slots=True)
+class Stake:
+    """One job's holdings; ``entries`` are its places in the arrays, one per worker."""
+
+    record: JobRecord
+    holder: Holder
+    entries: list[int]
+
+
+class Stakes:
+    """One entry per worker of every preemptible job that holds shares.
+
+    A running job's rank at a time is ``base + slope x time``: under SRTF the remaining time shrinks while it
+    runs.  Entries that nobody uses hold no compute and a rank and priority before everyone.
+
+    Attributes:
+        node: int64, row in the cluster; milli: int64, compute held; whole: int64, exclusive GPUs held;
+        priority: int64; base: float64, see above; owner: job ids.
+    """
+
+    def __init__(self, slope: float) -> None:
+        self._slope = slope
+        self._by_job: dict[str, Stake] = {}
+        self._unused: list[int] = []
+        self._on_row: dict[int, set[int]] = {}
+        self._priorities: dict[int, int] = {}
+        self.owner: list[str] = []
+        self.node, self.milli, self.whole, self.priority = (np.zeros(0, np.int64) for _ in range(4))
+        self.base: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+
+    def __getitem__(self, job_id: str) -> Stake:
+        return self._by_job[job_id]
+
+    def add(self, record: JobRecord, holder: Holder, cluster: Cluster, base: float) -> None:
+        """A job holds shares from now on; those who cannot be preempted are no stake."""
+        job = record.job
+        if not job.preemptible:
+            return
+        stake = self._by_job[job.job_id] = Stake(record, holder, [])
+        self._priorities[job.priority] = self._priorities.get(job.priority, 0) + 1
+        for assignment in record.assignments:
+            entry = self._unused.pop() if self._unused else self._grow()
+            row = cluster.row_of(assignment.node_id)
+            shares = assignment.shares
+            self.owner[entry] = job.job_id
+            self.node[entry] = row
+            self.milli[entry] = sum(share.compute_milli for share in shares)
+            self.whole[entry] = sum(share.mode is Mode.EXCLUSIVE for share in shares)
+            self.priority[entry], self.base[entry] = job.priority, base
+            self._on_row.setdefault(row, set()).add(entry)
+            stake.entries.append(entry)
+
+    def remove(self, job_id: str) -> None:
+        """A job no longer holds what it held."""
+        stake = self._by_job.pop(job_id, None)
+        if stake is None:
+            return
+        priority = stake.record.job.priority
+        self._priorities[priority] -= 1
+        if not self._priorities[priority]:
+            del self._priorities[priority]
+        for entry in stake.entries:
+            self._on_row[int(self.node[entry])].discard(entry)
+            self._clear(entry)
+        self._unused += stake.entries
+
+    def relocate(self, cluster: Cluster) -> None:
+        """The cluster's rows have been laid out anew; jobs on vanished nodes are no stake any more."""
+        held = list(self._by_job.values())
+        bases = [float(self.base[stake.entries[0]]) for stake in held]
+        for stake in held:
+            self.remove(stake.record.job.job_id)
+        self._on_row.clear()
+        for stake, base in zip(held, bases, strict=True):
+            if all(assignment.node_id in cluster for assignment in stake.record.assignments):
+                self.add(stake.record, stake.holder, cluster, base)
+
+    def behind(self, key: RankKey, now_s: float) -> Ints:
+        """Entries of jobs that rank behind a place in the order, by priority and rank."""
+        later = self.base > key[1] - self._slope * now_s
+        if len(self._priorities) <= 1 and -key[0] in self._priorities:
+            return np.flatnonzero(later)
+        return np.flatnonzero((self.priority < -key[0]) | ((self.priority == -key[0]) & later))
+
+    def milli_behind_on(self, row: int, key: RankKey, now_s: float) -> int:
+        """Compute that jobs behind a place in the order hold on one node."""
+        bar = key[1] - self._slope * now_s
+        total = 0
+        for entry in self._on_row.get(row, ()):
+            priority = self.priority[entry]
+            if priority < -key[0] or (priority == -key[0] and self.base[entry] > bar):
+                total += int(self.milli[entry])
+        return total
+
+    def by_node(self, entries: Ints, amount: Ints, missing: Ints, most: int) -> list[Ints]:
+        """Per node that could be freed enough, the entries to push out, last in rank first; ``most`` nodes.
+
+        ``missing`` is what is wanting per cluster row, in the unit of ``amount``.  Nodes whose victims rank last
+        come first: such victims can hardly push out others in turn.
+        """
+        entries = entries[amount[entries] > 0]
+        if not len(entries):
+            return []
+        ordered = entries[np.lexsort((-self.base[entries], self.priority[entries], self.node[entries]))]
+        node = self.node[ordered]
+        gained = np.cumsum(amount[ordered])
+        first = _starts(node)
+        begin = first[np.cumsum(_is_start(node)) - 1]
+        before = gained[begin] - amount[ordered[begin]]
+        enough = np.flatnonzero(gained - before >= missing[node])
+        reached = enough[_starts(node[enough])]
+        last = ordered[reached]
+        best = reached[np.lexsort((self.node[last], -self.base[last], self.priority[last]))][:most]
+        return [ordered[start : end + 1] for start, end in zip(begin[best], best, strict=True)]
+
+    def jobs(self, entries: Ints) -> list[str]:
+        """Jobs of these entries, last in rank first; ties by later sequence."""
+
+        def rank(job_id: str) -> tuple[int, float, int]:
+            stake = self._by_job[job_id]
+            return stake.record.job.priority, -float(self.base[stake.entries[0]]), -stake.record.job.sequence
+
+        return sorted({self.owner[entry] for entry in entries.tolist()}, key=rank)
+
+    def _grow(self) -> int:
+        size = len(self.owner)
+        grown = max(64, 2 * size)
+        self.owner += [""] * (grown - size)
+        self.node, self.milli, self.whole, self.priority = (
+            np.concatenate([column, np.zeros(grown - size, np.int64)])
+            for column in (self.node, self.milli, self.whole, self.priority)
+        )
+        self.base = np.concatenate([self.base, np.zeros(grown - size)])
+        for entry in range(size, grown):
+            self._clear(entry)
+        self._unused = list(range(grown - 1, size - 1, -1))
+        return self._unused.pop()
+
+    def _clear(self, entry: int) -> None:
+        self.owner[entry] = ""
+        self.milli[entry] = self.whole[entry] = 0
+        self.priority[entry], self.base[entry] = _NEVER, -np.inf
+
+
+def _is_start(groups: Ints) -> npt.NDArray[np.bool_]:
+    """Where a run of equal values begins."""
+    start = np.ones(len(groups), np.bool_)
+    start[1:] = groups[1:] != groups[:-1]
+    return start
+
+
+def _starts(groups: Ints) -> Ints:
+    """Positions at which runs of equal values begin."""
+    return np.flatnonzero(_is_start(groups))
+
+
+def needed(whole: Sequence[int], missing: int) -> list[int]:
+    """Positions, last first, of the amounts that are needed to reach ``missing``; the last one always is."""
+    surplus = sum(whole) - missing
+    kept = [len(whole) - 1]
+    for position in range(len(whole) - 2, -1, -1):
+        if whole[position] <= surplus:
+            surplus -= whole[position]
+        else:
+            kept.append(position)
+    return kept
