@@ -38,7 +38,7 @@ def agent(
     simulate: str | None,
     truth: str,
 ) -> None:
-    r"""Run the agent of this node until it is told to end; its jobs go on, and the next agent takes them up.
+    """Run the agent of this node until it is told to end; its jobs go on, and the next agent takes them up.
 
     Without --simulate it uses the GPUs that the driver shows, and joins as a node without GPUs where there is
     no driver.
@@ -47,7 +47,7 @@ def agent(
     Examples:
       cotenant agent --manager http://gpu-head:7077
       cotenant agent --simulate 4xA100-SXM4-80GB --node-id sim-7
-    """
+    """  # noqa: D301 - click reads the backspace character
     if ctx.invoked_subcommand is not None:
         return
     from agent.main import AgentSettings, run

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 @click.argument("jobs", metavar="JOB...", nargs=-1, required=True)
 @manager_option
 def cancel(jobs: tuple[str, ...], manager_url: str | None) -> int:
-    r"""End jobs: one that waits ends at once, one that runs is asked first and killed after its grace.
+    """End jobs: one that waits ends at once, one that runs is asked first and killed after its grace.
 
     A job that has ended already stays as it is.  Unknown ids are named, and the others
     are cancelled.
@@ -25,7 +25,7 @@ def cancel(jobs: tuple[str, ...], manager_url: str | None) -> int:
     Examples:
       cotenant cancel 01hx3k
       cotenant cancel $(cotenant queue --tenant vision -o json | jq -r '.[].job_id')
-    """
+    """  # noqa: D301 - click reads the backspace character
     from placement.model import NotFound
 
     missing = 0

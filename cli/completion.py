@@ -9,7 +9,7 @@ from click.shell_completion import get_completion_class
 @click.command(short_help="Print the completion script of a shell.")
 @click.argument("shell", type=click.Choice(["bash", "zsh", "fish"]))
 def completion(shell: str) -> None:
-    r"""Print the completion script of SHELL.
+    """Print the completion script of SHELL.
 
     \b
     Examples:
@@ -17,7 +17,7 @@ def completion(shell: str) -> None:
       cotenant completion bash > ~/.local/share/bash-completion/completions/cotenant
       cotenant completion zsh > "${fpath[1]}/_cotenant"
       cotenant completion fish > ~/.config/fish/completions/cotenant.fish
-    """
+    """  # noqa: D301 - click reads the backspace character
     from cli.main import PROGRAM, cli
 
     completer = get_completion_class(shell)

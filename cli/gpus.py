@@ -28,7 +28,7 @@ class GpuRow:
 @output_option
 @manager_option
 def gpus(output: str, manager_url: str | None) -> None:
-    r"""List the GPUs: each share of each GPU on its own line, with the job that holds it.
+    """List the GPUs: each share of each GPU on its own line, with the job that holds it.
 
     USE is what the agent measures: the part of the time that the SMs work.
 
@@ -37,7 +37,7 @@ def gpus(output: str, manager_url: str | None) -> None:
       cotenant gpus
       cotenant gpus -o wide      # with UUIDs
       cotenant gpus -o json
-    """
+    """  # noqa: D301 - click reads the backspace character
     from cli.job_columns import model_json
     from cli.tables import Format, show, show_json
 

@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 @click.option("--attempt", type=click.IntRange(min=1), help="Of this attempt.  [default: the latest]")
 @manager_option
 def logs(job: str, follow: bool, worker: int, attempt: int | None, manager_url: str | None) -> None:
-    r"""Print what JOB wrote to its standard output and error.
+    """Print what JOB wrote to its standard output and error.
 
     \b
     Examples:
       cotenant logs 01hx3k
       cotenant logs -f 01hx3k
       cotenant logs --worker 1 --attempt 2 01hx3k
-    """
+    """  # noqa: D301 - click reads the backspace character
     with connect(manager_url) as client:
         copy = _Copy(client, sys.stdout.buffer, job, worker)
         if follow:

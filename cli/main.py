@@ -120,14 +120,14 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 )
 @click.pass_context
 def cli(ctx: click.Context) -> None:
-    r"""Share GPUs between deep-learning jobs of many tenants.
+    """Share GPUs between deep-learning jobs of many tenants.
 
     \b
     Start a small simulated cluster and run something on it:
       cotenant up --simulate 4xA100-SXM4-80GB
       cotenant submit --gpus 1 --memory 10Gi -- python train.py
       cotenant queue
-    """
+    """  # noqa: D301 - click reads the backspace character
     if ctx.invoked_subcommand is None:
         click.echo(ctx.get_help())
 

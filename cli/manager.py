@@ -24,6 +24,11 @@ import click
     "--database", metavar="URL", help="An SQLAlchemy address.  [default: SQLite in the data folder]"
 )
 @click.option(
+    "--token-file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Holds the token.  [default: 'token' in the data folder, made at the first start]",
+)
+@click.option(
     "--policy", metavar="NAME", default="backfill", show_default=True, help="Who goes first and where."
 )
 @click.option(
@@ -49,13 +54,14 @@ def manager(
     *,
     listen: str,
     data_dir: Path | None,
+    token_file: Path | None,
     database: str | None,
     policy: str,
     belief: str,
     lease: str,
     fence: str,
 ) -> None:
-    r"""Run the manager until it is told to end.
+    """Run the manager until it is told to end.
 
     It needs a token on every request; the token lies in the data folder, in a file that its owner alone can
     read.
@@ -65,7 +71,7 @@ def manager(
       cotenant manager
       cotenant manager --listen 0.0.0.0:7077 --data-dir /var/lib/cotenant
       cotenant manager --policy srtf+spread --database postgresql+psycopg://user@host/cotenant
-    """
+    """  # noqa: D301 - click reads the backspace character
     if ctx.invoked_subcommand is not None:
         return
     from cli.up import default_data_dir
@@ -76,6 +82,7 @@ def manager(
         ManagerSettings(
             listen=listen,
             data_dir=(data_dir or default_data_dir()).absolute(),
+            token_file=token_file,
             database_url=database,
             policy=policy,
             belief=belief,

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 @output_option
 @manager_option
 def nodes(output: str, manager_url: str | None) -> None:
-    r"""List the nodes: up, lost (its jobs may still run) or fenced (nothing runs there any more).
+    """List the nodes: up, lost (its jobs may still run) or fenced (nothing runs there any more).
 
     \b
     Examples:
       cotenant nodes
       cotenant nodes -o json
-    """
+    """  # noqa: D301 - click reads the backspace character
     from cli.tables import show
 
     with connect(manager_url) as client:

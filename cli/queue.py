@@ -30,14 +30,14 @@ STATES = (
 def queue(
     ended_too: bool, state: str | None, tenant: str | None, output: str, manager_url: str | None
 ) -> None:
-    r"""List jobs in the order of submission: those that wait and run, or all with -a.
+    """List jobs in the order of submission: those that wait and run, or all with -a.
 
     \b
     Examples:
       cotenant queue
       cotenant queue --all --tenant vision -o wide
       cotenant queue --state queued -o json
-    """
+    """  # noqa: D301 - click reads the backspace character
     from cli.job_columns import job_listing
     from cli.tables import show
     from placement.lifecycle import ENDED, JobState

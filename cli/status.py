@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 @output_option
 @manager_option
 def status(job: str, output: str, manager_url: str | None) -> None:
-    r"""Show JOB in full: what it asks for, where it runs, with whom, how fast, and its life so far.
+    """Show JOB in full: what it asks for, where it runs, with whom, how fast, and its life so far.
 
     \b
     Examples:
       cotenant status 01hx3k
       cotenant status 01hx3k -o wide     # with its command, its variables and GPU UUIDs
       cotenant status 01hx3k -o json
-    """
+    """  # noqa: D301 - click reads the backspace character
     from cli.job_columns import model_json
     from cli.tables import Format, show_json
 

@@ -64,7 +64,7 @@ KINDS = ("training", "inference", "realtime", "interactive")
 @click.option("--wait", is_flag=True, help="Follow the job to its end, and exit with its status.")
 @manager_option
 def submit(job_file: str | None, wait: bool, manager_url: str | None, **wishes: Any) -> int:
-    r"""Submit a job and print its id.
+    """Submit a job and print its id.
 
     Amounts are checked here before the manager is asked.  With --wait, exits with the job's own status,
     128 + n if signal n ended it, 1 if it failed without one; Ctrl-C ends the waiting, not the job.
@@ -77,7 +77,7 @@ def submit(job_file: str | None, wait: bool, manager_url: str | None, **wishes: 
       cotenant submit --workers 4 --gpus 8 --gpu-model H100 --time-limit 12h -- torchrun train.py
       cotenant submit --max-slowdown 1.2 --profile resnet.yaml --wait -- python train.py
       cotenant submit --file job.yaml --priority 5
-    """
+    """  # noqa: D301 - click reads the backspace character
     spec, profile = _checked(wishes, job_file)
     with connect(manager_url) as client:
         if profile is not None:

@@ -53,14 +53,14 @@ class Picture:
 )
 @manager_option
 def top(every: float, manager_url: str | None) -> None:
-    r"""Watch the GPUs and the jobs that wait and run; Ctrl-C ends.  Prints once where there is no terminal.
+    """Watch the GPUs and the jobs that wait and run; Ctrl-C ends.  Prints once where there is no terminal.
 
     \b
     Examples:
       cotenant top
       cotenant top --every 5
       watch cotenant top
-    """
+    """  # noqa: D301 - click reads the backspace character
     with connect(manager_url) as client:
         picture = Picture.of(client)
         if not sys.stdout.isatty():

@@ -59,7 +59,7 @@ def up(
     listen: str,
     stop_jobs: bool,
 ) -> None:
-    r"""Start a manager and a local agent, and keep them running until Ctrl-C.
+    """Start a manager and a local agent, and keep them running until Ctrl-C.
 
     Without --simulate the agent uses the GPUs of this machine, or joins as a node without GPUs.  The other
     commands of the same user find this manager by themselves.
@@ -69,7 +69,7 @@ def up(
       cotenant up
       cotenant up --simulate 4xA100-SXM4-80GB --simulate 2xH100-SXM5-80GB
       cotenant up --simulate 8xA100-SXM4-80GB --policy srtf+spread --data-dir ./state --stop-jobs
-    """
+    """  # noqa: D301 - click reads the backspace character
     _check(simulated, policy, belief, truth)
     settings = LocalSettings(
         data_dir=(data_dir or default_data_dir()).absolute(),

@@ -25,13 +25,13 @@ OUTCOMES = {
 @output_option
 @manager_option
 def why(job: str, output: str, manager_url: str | None) -> None:
-    r"""Say why JOB waits, with counted reasons; or why it was placed there, with the prediction.
+    """Say why JOB waits, with counted reasons; or why it was placed there, with the prediction.
 
     \b
     Examples:
       cotenant why 01hx3k
       cotenant why 01hx3k -o json
-    """
+    """  # noqa: D301 - click reads the backspace character
     from cli.job_columns import model_json
     from cli.tables import Format, show_json
 
