@@ -23,7 +23,7 @@ from placement.promises import broken_promise
 class Ask:
     """One mode of one demand: the arrays that kernels read, and the row of scores that they keep.
 
-    ``out[0]`` is the score and ``out[1]`` the workers that fit, per node; ``workers`` is the sum of the latter.
+    ``out[0]`` is the score and ``out[1]`` the workers that fit, per node; ``workers`` is the latter's sum.
     ``seen`` is how far the cluster's log has been followed.
     """
 

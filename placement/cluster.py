@@ -16,7 +16,7 @@ import numpy as np
 from placement import kernels as k
 from placement.interference import Resident
 from placement.kernels import Ints
-from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Profile, Share
+from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Profile, Share, StateError
 from placement.neighbourhood import Neighbour, NeighbourhoodTable, neighbourhood_of
 from placement.partition import MigGeometry, geometry_of
 
@@ -65,7 +65,8 @@ class Cluster:
     """All nodes, what is free on them, and who holds what.
 
     Attributes:
-        gpus: int64 [nodes, slots, kernels.GPU_COLUMNS]; nodes: int64 [nodes, kernels.NODE_COLUMNS]; rows in the
+        gpus: int64 [nodes, slots, kernels.GPU_COLUMNS]; nodes: int64 [nodes, kernels.NODE_COLUMNS]; rows in
+        the
             order of node ids, memory in bytes, compute in thousandths of a GPU.
         touched: rows whose figures changed, in order, since ``generation`` last grew.
     """
@@ -203,7 +204,8 @@ class Cluster:
 
     def checkpoint(self) -> None:
         """Begin a what-if; one at a time."""
-        assert self._undo is None, "a what-if is already open"
+        if self._undo is not None:
+            raise StateError("a what-if is already open")
         self._undo = []
 
     def rollback(self) -> None:
@@ -338,5 +340,6 @@ def _neighbours(lodgings: Sequence[_Lodging]) -> list[Neighbour]:
 def _with_slice(geometry: MigGeometry, state: int, share: Share) -> int:
     profile = geometry.profile_index(share.mig_profile or "")
     after = geometry.add(state, profile, -1 if share.mig_start is None else share.mig_start)
-    assert after is not None, f"{share} overlaps another slice"
+    if after is None:
+        raise StateError(f"{share} overlaps another slice")
     return after

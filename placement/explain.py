@@ -25,7 +25,7 @@ _CODE = {reason: i for i, reason in enumerate(_CODES)}
 def forecast(
     cluster: Cluster, belief: InterferenceModel, record: JobRecord
 ) -> tuple[float | None, float | None]:
-    """Slowdown and upper bound foreseen for a job that holds shares: the worst over its GPUs, None if unknown."""
+    """Slowdown and upper bound foreseen for a job that holds shares: the worst of its GPUs, or None."""
     slowdown: float | None = 1.0
     upper: float | None = 1.0
     for assignment in record.assignments:
@@ -65,7 +65,7 @@ def _foreseen(
 
 
 def explain_waiting(search: Search, demand: Demand, job: Job, ahead: int) -> Explanation:
-    """What rules out each GPU for a waiting job; ``ahead`` is how many wait before it where order is strict."""
+    """What rules out each GPU for a waiting job; ``ahead`` counts those before it where order is strict."""
     cluster = search.cluster
     if not cluster.members:
         return Explanation(job.job_id, Outcome.NO_FIT, {Reason.NO_NODES: 1})

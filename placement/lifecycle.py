@@ -95,7 +95,8 @@ class Transition:
 class JobRecord:
     """All that the core knows of one job; only the scheduler changes it.
 
-    ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted job still sits
+    ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted job still
+    sits
     on while another is already accounted for them.  ``served_s`` is work done in earlier attempts, in
     solo-equivalent seconds.  Predicted slowdowns are None when unknown.
     """

@@ -6,7 +6,7 @@ _MASK = (1 << 64) - 1
 
 
 def _mix(value: int) -> int:
-    """SplitMix64's finaliser (Steele, Lea and Flood, OOPSLA 2014, section 5): 64 bits in, 64 well-mixed bits out."""
+    """64 well-mixed bits from 64: SplitMix64 (Steele, Lea and Flood, OOPSLA 2014, section 5)."""
     value = (value + 0x9E3779B97F4A7C15) & _MASK
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK

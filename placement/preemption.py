@@ -67,10 +67,8 @@ class Preemption:
 
     def plan(self, wish: Wish, holder: Holder) -> list[str] | None:
         """The jobs to push out so that the job fits; None if pushing out all behind it would not do."""
-        if wish.demand.request.gpus == 0:
-            return None
         behind = self._stakes.behind(wish.key, wish.now_s)
-        if not len(behind):
+        if wish.demand.request.gpus == 0 or not len(behind):
             return None
         if wish.record.job.workers > 1:
             if not self._enough_in_all(wish, behind):
@@ -78,6 +76,9 @@ class Preemption:
             return self._try(self._stakes.jobs(behind), partial(self._gang_fits, wish, holder))
         if self._counting_decides(wish.demand):
             return self._plan_by_count(wish, behind)
+        return self._plan_by_trial(wish, behind)
+
+    def _plan_by_trial(self, wish: Wish, behind: Ints) -> list[str] | None:
         missing = self._least_milli(wish.demand) - self._free(k.FREE_SUM)
         for entries in self._stakes.by_node(behind, self._stakes.milli, missing, NODES_TRIED):
             fits = partial(self._search.fits_on, wish.demand, int(self._stakes.node[entries[0]]))

@@ -10,7 +10,8 @@ from placement.neighbourhood import Neighbour, Neighbourhood
 def broken_promise(belief: InterferenceModel, newcomer: Neighbour, place: Neighbourhood) -> Reason | None:
     """The promise that would break if the newcomer joined, judged by the upper bound; None if all hold.
 
-    A promise next to somebody whose slowdown cannot be predicted counts as broken: it could not be kept knowingly.
+    A promise next to somebody whose slowdown cannot be predicted counts as broken: it could not be kept
+    knowingly.
     """
     if newcomer.max_slowdown is None and not place.promised:
         return None

@@ -1,6 +1,7 @@
 """The whole brain: events in, transitions and commands out.
 
-A step applies all events, then decides once.  Its only inputs are the events and the time; the same inputs give
+A step applies all events, then decides once.  Its only inputs are the events and the time; the same inputs
+give
 the same answers, live, simulated or replayed.
 """
 
@@ -221,7 +222,7 @@ class Scheduler:
     # -- deciding ------------------------------------------------------------------------------------------
 
     def _decide(self, now_s: float) -> None:
-        """Place whoever can be placed, in order, until nothing that was freed on the way could help anyone."""
+        """Place whoever can be placed, in order, until nothing freed on the way could help anyone."""
         while True:
             if self._freed:
                 self._reopen_groups(now_s)

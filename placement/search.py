@@ -1,11 +1,13 @@
 """The one search over exclusive GPUs, MIG slices, MPS shares and time slices.
 
-Each demand keeps a row of node scores per mode and follows the cluster's log of touched nodes, so a look costs
+Each demand keeps a row of node scores per mode and follows the cluster's log of touched nodes, so a look
+costs
 what changed since that demand was last looked at, not the size of the cluster.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +18,7 @@ from placement.ask import Ask, Demand, compile_asks, extend_allowed, slice_table
 from placement.cluster import Cluster, Holder
 from placement.interference import InterferenceModel
 from placement.kernels import Ints
-from placement.model import Assignment, Isolation, Job, Mode, Profile, Request, Share
+from placement.model import Assignment, Isolation, Job, Mode, Profile, Request, Share, StateError
 from placement.noise import draw
 from placement.policies import ScoreWeights
 
@@ -154,7 +156,7 @@ class Search:
         touched = self.cluster.touched
         behind = len(touched) - ask.seen
         if behind:
-            rows = touched[ask.seen :]
+            rows: Sequence[int] = touched[ask.seen :]
             if behind > 1:
                 rows = (
                     list(set(rows))
@@ -184,14 +186,14 @@ class Search:
         elif len(rows) > FEW_NODES:
             tables = (ask.terms, ask.allowed, start, room)
             ask.workers += vectorised.rescore(
-                np.asarray(rows, np.int64), gpus, nodes, ask.entries, tables, ask.out
+                np.asarray(rows, np.int64), (gpus, nodes), ask.entries, tables, ask.out
             )
         else:
             self._refresh_plainly(ask, rows)
 
     def _refresh_plainly(self, ask: Ask, rows: Any) -> None:
         entries, terms = ask.plain
-        tables = (terms, ask.allowed, *self._plain_tables)
+        tables: Any = (terms, ask.allowed, *self._plain_tables)
         for row in rows:
             offer = k.node_offer(
                 self.cluster.gpus[row].tolist(), self.cluster.nodes[row].tolist(), entries, tables
@@ -219,7 +221,8 @@ class Search:
                 j for j, gpu in enumerate(gpus) if gpu[k.MODE] == k.EMPTY and terms[gpu[k.MODEL]][k.MILLI]
             ]
         else:
-            slots = k.pick_slots(gpus, entries, (terms, ask.allowed, *self._tables))
+            tables: Any = (terms, ask.allowed, *self._tables)
+            slots = k.pick_slots(gpus, entries, tables)
         wanted = job.request.gpus
         if self._weights.noise:
             first = draw(self._seed ^ 1, job.sequence, worker, len(slots))
@@ -230,10 +233,11 @@ class Search:
 
     def _share(self, ask: Ask, gpu: list[int], uuid: str) -> Share:
         need = ask.needs[gpu[k.MODEL]]
-        assert need is not None and ask.mode is not None
+        if need is None:
+            raise StateError(f"GPU {uuid} was chosen for a request that its model cannot serve")
         geometry = self.cluster.geometries[gpu[k.MODEL]]
         if need.mig_profile is None or geometry is None:
-            return Share(uuid, ask.mode, need.compute_milli, need.memory_bytes)
+            return Share(uuid, need.mode, need.compute_milli, need.memory_bytes)
         start = int(geometry.start[gpu[k.MIG_STATE], need.mig_profile])
         profile = geometry.profiles[need.mig_profile].name
-        return Share(uuid, ask.mode, need.compute_milli, need.memory_bytes, profile, start)
+        return Share(uuid, need.mode, need.compute_milli, need.memory_bytes, profile, start)

@@ -114,7 +114,8 @@ class Stakes:
     def by_node(self, entries: Ints, amount: Ints, missing: Ints, most: int) -> list[Ints]:
         """Per node that could be freed enough, the entries to push out, last in rank first; ``most`` nodes.
 
-        ``missing`` is what is wanting per cluster row, in the unit of ``amount``.  Nodes whose victims rank last
+        ``missing`` is what is wanting per cluster row, in the unit of ``amount``.  Nodes whose victims rank
+        last
         come first: such victims can hardly push out others in turn.
         """
         entries = entries[amount[entries] > 0]

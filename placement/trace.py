@@ -12,7 +12,8 @@ from placement.model import Job, JobKind, Request
 class TraceRow:
     """One job of a trace, in the order of submission.
 
-    ``duration_s`` is the solo run time, None for a job that never ends; ``duration_by_model_s`` overrides it per
+    ``duration_s`` is the solo run time, None for a job that never ends; ``duration_by_model_s`` overrides
+    it per
     GPU model where the trace knows (a model that is missing there cannot run the job).
     """
 

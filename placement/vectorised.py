@@ -11,8 +11,9 @@ from placement import kernels as k
 from placement.kernels import Ints
 
 
-def rescore(rows: Ints, gpus: Ints, nodes: Ints, ask: Ints, tables: tuple[Any, ...], out: Ints) -> int:
-    """Score the given rows into ``out[0]`` and their workers into ``out[1]``; returns the change of the sum."""
+def rescore(rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, ...], out: Ints) -> int:
+    """Score rows into ``out[0]``, their workers into ``out[1]``; returns the change of the sum."""
+    gpus, nodes = state
     node = nodes[rows]
     workers = np.full(len(rows), k.MANY, np.int64)
     for asked, free in ((k.CPU, k.CPU_FREE), (k.RAM, k.RAM_FREE)):
@@ -65,10 +66,11 @@ def _share_fits(gpu: Ints, term: Ints, ask: Ints) -> npt.NDArray[np.bool_]:
     if ask[k.KIND] == k.MPS:
         fits &= gpu[..., k.CLIENTS] < k.MPS_CLIENTS
     tenant = gpu[..., k.TENANT]
-    stranger = (tenant != k.NOBODY) & (tenant != ask[k.ASKER])
-    if ask[k.ISOLATING]:
-        return fits & ~stranger
-    return fits & ~(stranger & (gpu[..., k.ISOLATED] == 1))
+    apart = (tenant != k.NOBODY) & (tenant != ask[k.ASKER])
+    if not ask[k.ISOLATING]:
+        apart &= gpu[..., k.ISOLATED] == 1
+    fits &= ~apart
+    return fits
 
 
 def _share_room(gpu: Ints, term: Ints, kind: int) -> Ints:

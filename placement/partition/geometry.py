@@ -16,7 +16,7 @@ from placement.model import UnknownName
 _COMPUTE_SHIFT = 8
 _MEDIA_SHIFT = 11
 STATES = 1 << 12
-"""An occupancy is one integer: memory slices in bits 0-7, compute slices used in bits 8-10, media engine in bit 11."""
+"""An occupancy: memory slices in bits 0-7, compute slices used in bits 8-10, media engine in bit 11."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,8 @@ class MigGeometry:
     """The slices of one GPU model, with tables over all 4,096 occupancies.
 
     Attributes:
-        start: int8 [4096, profiles]: the start slice that keeps most placements possible, -1 where none is free.
+        start: int8 [4096, profiles]: the start slice that keeps most placements possible, -1 where none is
+        free.
         room: int8 [4096, profiles]: how many more slices of that profile fit.
         free_milli: int32 [4096]: compute not in any slice, in thousandths of the GPU, rounded down.
     """
@@ -63,7 +64,7 @@ class MigGeometry:
         return index
 
     def compute_milli(self, profile: MigProfile) -> int:
-        """Compute of a slice in thousandths of the GPU, rounded down so that slices never exceed the whole."""
+        """Compute of a slice in thousandths of the GPU, rounded down: slices never exceed the whole."""
         return profile.compute_slices * 1000 // self.compute_slices
 
     def add(self, state: int, profile: int, start: int) -> int | None:

@@ -33,7 +33,7 @@ class Need:
 def needs_of(
     request: Request, profile: Profile | None, model: str, gpu_memory_bytes: int | None
 ) -> dict[Mode, Need]:
-    """The acceptable shares of one GPU of this model, by mode; empty if the model cannot serve the request."""
+    """The acceptable shares of one GPU of this model, by mode; empty if it cannot serve the request."""
     if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
         return {}
     memory = request.memory_bytes
@@ -43,7 +43,9 @@ def needs_of(
         return {}
     compute = _compute_milli(request, profile, memory, gpu_memory_bytes)
     modes = _accepted(request, compute)
-    needs = {mode: Need(mode, compute, memory) for mode in (Mode.MPS, Mode.TIMESLICE) if mode in modes}
+    needs: dict[Mode, Need] = {}
+    for mode in modes & {Mode.MPS, Mode.TIMESLICE}:
+        needs[mode] = Need(mode, compute, memory)
     geometry = geometry_of(model) if Mode.MIG in modes else None
     if geometry is not None:
         chosen = _mig_profile(geometry, request, compute, memory)
@@ -85,7 +87,7 @@ def _compute_milli(
 def _mig_profile(
     geometry: MigGeometry, request: Request, compute_milli: int, memory_bytes: int | None
 ) -> int | None:
-    """The named profile, else the smallest that holds the compute and the memory; media slices only by name."""
+    """The named profile, else the smallest that holds compute and memory; media slices only by name."""
     stated = request.compute_milli
     fitting = [
         (cut.compute_slices, cut.memory_slices, i)

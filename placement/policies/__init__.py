@@ -64,7 +64,8 @@ def policy_named(spec: str) -> Policy:
     placements = [name for name in names if name in PLACEMENTS]
     if len(orders) > 1 or len(placements) > 1:
         raise InvalidSpec(
-            f"policy {spec!r}: at most one order ({', '.join(ORDERS)}) and one placement ({', '.join(PLACEMENTS)})"
+            f"policy {spec!r}: at most one order ({', '.join(ORDERS)}) "
+            f"and one placement ({', '.join(PLACEMENTS)})"
         )
     order = ORDERS[orders[0]]() if orders else Backfill()
     placement = PLACEMENTS[placements[0]]() if placements else BestFit()

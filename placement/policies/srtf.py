@@ -10,7 +10,8 @@ from placement.model import Job
 class Srtf:
     """The job with the least solo run time left goes first and may take the place of longer ones.
 
-    Jobs of unknown duration come last, in the order of submission; a stated time limit serves as their estimate.
+    Jobs of unknown duration come last, in the order of submission; a stated time limit serves as their
+    estimate.
     """
 
     name = "srtf"
