@@ -143,7 +143,7 @@ class Agent:
     def _see_epoch(self, epoch: int) -> None:
         if epoch < self._epoch:
             raise StateError(
-                f"a manager of epoch {epoch} answers, but epoch {self._epoch} was seen: an old one still runs, "
+                f"a manager of epoch {epoch} answers, but epoch {self._epoch} was seen: an old one runs, "
                 f"or its database is new; if it is, stop this agent and remove {self._journal.data_dir}/epoch"
             )
         if epoch > self._epoch:

@@ -1,0 +1,319 @@
+"""A small live cluster of real processes, killed at random moments, and the check that nothing was lost.
+
+Every job writes a mark when it runs and prints numbered lines, so a job that ran twice, ended twice, ended
+with another status or lost a line is seen.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from manager.wire.client import Client
+from manager.wire.models import JobSpec, JobView, RequestSpec
+from placement.lifecycle import ENDED, JobState
+from placement.model import CotenantError, Mode, Unreachable
+
+TOKEN = "0123456789abcdef-a-token-for-this-cluster-alone"  # noqa: S105 - lives for seconds
+NODES = ("4xA100-SXM4-80GB", "2xH100-SXM5-80GB")
+LEASE_S = 20.0
+FENCE_S = 120.0
+START_TIMEOUT_S = 40.0
+END_TIMEOUT_S = 90.0
+
+_PROGRAM = """
+import os, sys, time
+mark, lines, pause_s, status = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
+rank = os.environ.get("RANK", "0")
+fd = os.open(mark + "." + rank, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+os.write(fd, (os.environ["COTENANT_ATTEMPT"] + "\\n").encode())
+os.close(fd)
+progress = os.open(os.environ["COTENANT_PROGRESS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+for i in range(lines):
+    print("line", i, "of", lines, "from", rank, flush=True)
+    os.write(progress, f"step={i + 1} t={time.monotonic():.6f}\\n".encode())
+    time.sleep(pause_s)
+sys.exit(status)
+"""
+_MANAGER = """
+import sys
+from pathlib import Path
+from manager.main import ManagerSettings, serve
+serve(ManagerSettings(data_dir=Path(sys.argv[1]), listen=sys.argv[2], token=sys.argv[3], policy=sys.argv[4],
+                      lease_s=float(sys.argv[5]), fence_s=float(sys.argv[6])))
+"""
+_AGENT = """
+import os, sys
+from pathlib import Path
+from agent.main import AgentSettings, run
+run(AgentSettings(manager_url=sys.argv[1], token=os.environ.pop("COTENANT_TOKEN"), node_id=sys.argv[2],
+                  data_dir=Path(sys.argv[3]), simulate=sys.argv[4]))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A job, and what has to be true of it in the end."""
+
+    spec: JobSpec
+    mark: Path
+    lines: int
+    status: int
+
+    def output(self, worker: int) -> str:
+        """What this worker has to have printed."""
+        return "".join(f"line {i} of {self.lines} from {worker}\n" for i in range(self.lines))
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass(slots=True)
+class Cluster:
+    """A manager and its agents, each a process of its own."""
+
+    root: Path
+    policy: str = "backfill"
+    lease_s: float = LEASE_S
+    fence_s: float = FENCE_S
+    port: int = field(default_factory=_free_port)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    accepted: dict[str, Planned] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Where the manager answers."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def client(self) -> Client:
+        """A client of the manager."""
+        return Client(self.url, TOKEN)
+
+    def names(self) -> list[str]:
+        """All processes: the manager and one agent a node."""
+        return ["manager", *(f"node-{index}" for index in range(len(NODES)))]
+
+    def start(self, name: str) -> None:
+        """Start a process; it is not waited for."""
+        if name == "manager":
+            arguments = [_MANAGER, str(self.root / "manager"), f"127.0.0.1:{self.port}", TOKEN, self.policy]
+            arguments += [str(self.lease_s), str(self.fence_s)]
+        else:
+            simulate = NODES[int(name.removeprefix("node-"))]
+            arguments = [_AGENT, self.url, name, str(self.root / name), simulate]
+        log = self.root / f"{name}.err"
+        with log.open("ab") as errors:
+            self.processes[name] = subprocess.Popen(
+                [sys.executable, "-c", *arguments],
+                env={**os.environ, "COTENANT_TOKEN": TOKEN},
+                cwd=Path(__file__).resolve().parent.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=errors,
+                stderr=errors,
+                start_new_session=True,
+            )
+
+    def start_all(self) -> None:
+        """Start everything and wait until all nodes are there.
+
+        Raises:
+            AssertionError: they are not in time.
+        """
+        self.root.mkdir(parents=True, exist_ok=True)
+        for name in self.names():
+            self.start(name)
+        self.wait_for_nodes()
+
+    def wait_for_nodes(self) -> None:
+        """Wait until the manager answers and knows all nodes."""
+        with self.client() as client:
+            wait_until(lambda: _nodes_up(client) == len(NODES), START_TIMEOUT_S, "all nodes are up")
+
+    def kill(self, name: str) -> None:
+        """End a process the hard way."""
+        process = self.processes[name]
+        process.kill()
+        process.wait()
+
+    def submit(self, planned: Planned, key: str) -> str:
+        """Submit a job until it is accepted, however often the manager dies meanwhile.
+
+        Raises:
+            AssertionError: it is not accepted in time.
+        """
+        with self.client() as client:
+            found: list[JobView] = []
+
+            def accepted() -> bool:
+                try:
+                    found.append(client.submit(planned.spec, key))
+                except (Unreachable, CotenantError):
+                    return False
+                return True
+
+            wait_until(accepted, START_TIMEOUT_S, f"{planned.spec.name} is accepted")
+        self.accepted[found[0].job_id] = planned
+        return found[0].job_id
+
+    def wait_for_end(self) -> list[JobView]:
+        """Wait until every accepted job has ended.
+
+        Raises:
+            AssertionError: they have not in time.
+        """
+        with self.client() as client:
+
+            def all_ended() -> bool:
+                return all(client.job(job_id).state in ENDED for job_id in self.accepted)
+
+            wait_until(all_ended, END_TIMEOUT_S, "all jobs have ended")
+            return [client.job(job_id) for job_id in self.accepted]
+
+    def stop(self) -> None:
+        """End everything, the jobs first."""
+        with self.client() as client:
+            for job_id in self.accepted:
+                try:
+                    client.cancel(job_id)
+                except CotenantError:
+                    break
+        for process in self.processes.values():
+            process.send_signal(signal.SIGTERM)
+        for process in self.processes.values():
+            try:
+                process.wait(timeout=10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def plan(root: Path, draw: random.Random, number: int) -> Planned:
+    """A job that runs for about one or two seconds: seeded shape, status and share."""
+    lines = draw.randint(5, 30)
+    status = draw.choice((0, 0, 0, 3, 7))
+    pause_s = draw.uniform(0.02, 0.07)
+    mark = root / "marks" / f"job-{number}"
+    mark.parent.mkdir(exist_ok=True)
+    mode = draw.choice(list(Mode))
+    return Planned(
+        JobSpec(
+            name=f"job-{number}",
+            tenant=draw.choice(("red", "green", "blue")),
+            command=[
+                sys.executable,
+                "-I",
+                "-S",
+                "-c",
+                _PROGRAM,
+                str(mark),
+                str(lines),
+                f"{pause_s}",
+                str(status),
+            ],
+            workers=draw.choice((1, 1, 1, 2)),
+            preemptible=False,
+            request=RequestSpec(
+                memory_bytes=5 << 30,
+                modes=[mode],
+                compute_milli=None if mode in (Mode.EXCLUSIVE, Mode.MIG) else 300,
+            ),
+        ),
+        mark,
+        lines,
+        status,
+    )
+
+
+def kill_round(cluster: Cluster, draw: random.Random, kills: int) -> list[str]:
+    """Keep jobs coming and kill processes at random moments; returns what was killed, in order."""
+    killed = []
+    for number in range(kills):
+        for extra in range(2):
+            key = f"key-{number}-{extra}"
+            cluster.submit(plan(cluster.root, draw, len(cluster.accepted)), key)
+        time.sleep(draw.uniform(0.0, 1.0))  # the moment of the kill, not a wait for something
+        victims = draw.choice((["manager"], ["node-0"], ["node-1"], ["manager", "node-0"], cluster.names()))
+        for name in victims:
+            cluster.kill(name)
+        killed.append("+".join(victims))
+        time.sleep(draw.uniform(0.0, 0.3))
+        for name in victims:
+            cluster.start(name)
+    return killed
+
+
+def problems(cluster: Cluster, jobs: list[JobView]) -> list[str]:
+    """What is wrong with the jobs that have ended; nothing if all is well."""
+    found = []
+    with cluster.client() as client:
+        for job in jobs:
+            planned = cluster.accepted[job.job_id]
+            wanted = JobState.SUCCEEDED if planned.status == 0 else JobState.FAILED
+            facts: list[tuple[str, object, object]] = [
+                ("state", job.state, wanted),
+                ("exit code", job.exit_code, planned.status),
+                ("attempt", job.attempt, 1),
+                ("times ended", sum(e.after in ENDED for e in client.events(job.job_id)), 1),
+            ]
+            for worker in range(job.workers):
+                mark = Path(f"{planned.mark}.{worker}")
+                runs = mark.read_text().split() if mark.exists() else []
+                facts.append((f"runs of worker {worker}", runs, ["1"]))
+                facts += _output_facts(client, job, worker, planned)
+            found += [
+                f"{job.job_id} ({planned.spec.name}): {what} is {is_!r}, not {wanted_!r}; {job.failure}"
+                for what, is_, wanted_ in facts
+                if is_ != wanted_
+            ]
+    return found
+
+
+def _output_facts(
+    client: Client, job: JobView, worker: int, planned: Planned
+) -> list[tuple[str, object, object]]:
+    text, offset, complete = b"", 0, False
+    while True:
+        chunk = client.logs(job.job_id, worker, offset=offset)
+        text += chunk.data
+        complete = chunk.complete
+        if chunk.next_offset == offset:
+            break
+        offset = chunk.next_offset
+    return [
+        (f"output of worker {worker}", text.decode(), planned.output(worker)),
+        (f"output of worker {worker} complete", complete, True),
+    ]
+
+
+def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
+    """Look again and again until something is true; a manager that is away is not yet true.
+
+    Raises:
+        AssertionError: it is not true in time.
+    """
+    deadline_s = time.monotonic() + timeout_s
+    while True:
+        try:
+            if condition():
+                return
+        except (Unreachable, CotenantError):
+            pass
+        if time.monotonic() > deadline_s:
+            raise AssertionError(f"not within {timeout_s:g} s: {what}")
+        time.sleep(0.05)
+
+
+def _nodes_up(client: Client) -> int:
+    return sum(node.state == "up" for node in client.nodes())
