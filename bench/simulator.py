@@ -2,7 +2,7 @@
 
 ::
 
-    python bench/simulator.py --data DIR [--json] [--policy fifo,...] [--limit N] [--repeat N] [--without-fast]
+    python bench/simulator.py --data DIR [--json] [--policy fifo,...] [--limit N] [--repeat N]
 
 The bare loop has one process and one request of ``Resource(512)`` per job: what any simulation with simpy
 costs at least.  Wall times are the fastest of the repeats; loading the trace is left out everywhere.

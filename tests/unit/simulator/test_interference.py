@@ -1,0 +1,112 @@
+"""Progress under slowdown: the truth makes jobs slow, the belief only decides; neighbours come and go."""
+
+import pytest
+
+from placement.interference import AdditiveInterference, NoInterference, Prediction, Resident
+from placement.model import Mode, Profile, Request
+from placement.trace import TraceRow
+from simulator.cluster_spec import load_cluster
+from simulator.engine import SimulationOptions, SimulationResult, simulate
+
+SHARED = frozenset({Mode.TIMESLICE})
+BUSY = Profile("busy", sm_milli=500, dram_milli=0)
+
+
+class Crowd:
+    """Everyone runs as many times slower as there are residents; it counts how often it is asked."""
+
+    name = "crowd"
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def predict(self, gpu_model: str, residents: tuple[Resident, ...]) -> tuple[Prediction, ...]:
+        self.asked += 1
+        slowdown = float(len(residents))
+        return (Prediction(slowdown, slowdown),) * len(residents)
+
+
+def share(job_id: str, submit_s: float, duration_s: float | None, milli: int = 250, **fields) -> TraceRow:
+    limit = fields.pop("max_slowdown", None)
+    request = Request(
+        gpus=fields.pop("gpus", 1), compute_milli=milli, modes=fields.pop("modes", SHARED), max_slowdown=limit
+    )
+    return TraceRow(job_id, submit_s, request, duration_s, **fields)
+
+
+def run(
+    rows, truth, belief=None, *, cluster="1x1xA100-SXM4-80GB", policy="best-fit", profiles=()
+) -> SimulationResult:
+    options = SimulationOptions(policy, truth=truth, belief=belief or NoInterference(), profiles=profiles)
+    return simulate(rows, load_cluster(cluster), options)
+
+
+CROWDS = {
+    "alone": ([("a", 0, 100)], {"a": 100}),
+    "two from the start share evenly": ([("a", 0, 100), ("b", 0, 100)], {"a": 200, "b": 200}),
+    "the second comes half way": ([("a", 0, 100), ("b", 50, 100)], {"a": 150, "b": 200}),
+    "the short one leaves, the long one speeds up": ([("a", 0, 100), ("b", 0, 10)], {"a": 110, "b": 20}),
+    "three, one after the other": ([("a", 0, 30), ("b", 10, 30), ("c", 20, 30)], {"a": 65, "b": 85, "c": 90}),
+    "a neighbour that never ends": ([("a", 0, 100), ("z", 40, None)], {"a": 160, "z": None}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CROWDS)
+def test_progress_is_integrated_under_the_slowdown_of_the_present_neighbours(case):
+    lines, ends = CROWDS[case]
+    result = run([share(*line) for line in lines], Crowd())
+    assert {o.job_id: o.ended_s for o in result.outcomes} == ends
+
+
+def test_observed_slowdown_is_running_time_over_solo_time():
+    result = run([share("a", 0, 100), share("b", 50, 100)], Crowd())
+    assert [o.slowdown for o in result.outcomes] == [1.5, 1.5]
+    assert [o.served_s for o in result.outcomes] == [100, 100]
+    assert result.metrics.mean_slowdown == 1.5
+
+
+def test_a_job_on_several_gpus_runs_at_the_pace_of_its_slowest():
+    rows = [share("wide", 0, 100, 500, gpus=2), share("n", 20, 40, 500)]
+    ends = {o.job_id: o.ended_s for o in run(rows, Crowd(), cluster="1x2xA100-SXM4-80GB").outcomes}
+    assert ends == {"wide": 140, "n": 100}
+
+
+def test_truth_slows_and_belief_decides():
+    """The believers in no interference pack two jobs on one GPU; the truth breaks the promise."""
+    rows = [share(name, 0, 100, 250, profile="busy", max_slowdown=1.2) for name in ("a", "b")]
+    additive = AdditiveInterference()
+    two_gpus = {"cluster": "1x2xA100-SXM4-80GB", "profiles": (BUSY,)}
+    fooled = run(rows, additive, NoInterference(), **two_gpus).metrics
+    oracle = run(rows, additive, additive, **two_gpus).metrics
+    timid = run(rows, NoInterference(), additive, **two_gpus).metrics
+    assert fooled.promises_broken == 2
+    assert fooled.mean_slowdown == pytest.approx(1 + 1.12 * 0.5)
+    assert (oracle.promises_broken, oracle.mean_slowdown) == (0, 1)
+    assert (timid.promises_broken, timid.mean_slowdown) == (0, 1)
+
+
+def test_what_the_truth_does_not_know_runs_at_solo_speed_and_counts_as_unknown():
+    rows = [share("a", 0, 100), share("b", 50, 20), share("c", 500, 10)]
+    outcomes = run(rows, AdditiveInterference()).outcomes
+    assert [o.ended_s for o in outcomes] == [100, 70, 510]
+    assert [o.slowdown for o in outcomes] == [None, None, 1], "c was alone all the time"
+
+
+def test_whole_gpus_are_never_asked_about():
+    truth = Crowd()
+    rows = [share(f"j{n}", n, 10, 1000, modes=frozenset({Mode.EXCLUSIVE})) for n in range(5)]
+    assert run(rows, truth).metrics.mean_slowdown == 1
+    assert truth.asked == 0
+
+
+def test_the_truth_is_asked_once_per_set_of_residents():
+    truth = Crowd()
+    run([share(f"j{n}", 10 * (n // 2), 4, 500) for n in range(40)], truth)
+    assert truth.asked <= 2
+
+
+def test_mig_slices_do_not_disturb_each_other():
+    rows = [share(name, 0, 100, 140, profile="light", modes=frozenset({Mode.MIG})) for name in ("a", "b")]
+    result = run(rows, AdditiveInterference(), profiles=(Profile("light", sm_milli=100, dram_milli=0),))
+    assert [o.ended_s for o in result.outcomes] == [100, 100]
+    assert [o.slowdown for o in result.outcomes] == [1, 1]

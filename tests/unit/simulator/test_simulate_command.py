@@ -1,0 +1,145 @@
+"""`cotenant simulate` and `cotenant trace generate`, as a user sees them."""
+
+import json
+
+import pytest
+
+from cli.main import main
+
+OWN = "job_id,submit_s,duration_s,gpus,profile\na,0,10,1,\nb,0,20,2,\nc,1,5,1,\n"
+CLUSTER = ("--cluster", "1x2xT4-16GB")
+METRICS = [
+    *("jobs_total", "jobs_completed", "jobs_rejected", "avg_jct_s", "p50_jct_s", "p99_jct_s"),
+    *("avg_wait_s", "p50_wait_s", "p99_wait_s", "makespan_s", "gpu_allocation_ratio"),
+    *("gpu_utilisation_ratio", "mean_slowdown", "p99_slowdown", "preemptions", "promises_broken"),
+    *("events", "decisions", "load_s", "wall_s", "decisions_per_s"),
+]
+
+WALL = ("load_s", "wall_s", "decisions_per_s")
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "trace.csv"
+    path.write_text(OWN)
+    return str(path)
+
+
+def test_json_has_the_promised_keys_and_nothing_else_goes_to_stdout(trace, capsys):
+    assert main(["simulate", trace, *CLUSTER, "--policy", "fifo,srtf", "--seed", "9", "-o", "json"]) == 0
+    printed = capsys.readouterr()
+    document = json.loads(printed.out)
+    assert list(document) == ["trace", "cluster", "runs"]
+    assert [(run["policy"], run["seed"]) for run in document["runs"]] == [("fifo", 9), ("srtf", 9)]
+    assert all(list(run["metrics"]) == METRICS for run in document["runs"])
+    assert document["runs"][0]["metrics"]["avg_jct_s"] == (10 + 30 + 34) / 3
+    assert printed.err == "", "no progress bar where there is no terminal"
+
+
+def test_undefined_figures_are_null(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text("job_id,submit_s,duration_s,gpus\na,0,1,8\n")
+    assert main(["simulate", str(path), *CLUSTER, "-o", "json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)["runs"][0]["metrics"]
+    assert metrics["jobs_rejected"] == 1
+    assert [metrics[name] for name in ("avg_jct_s", "p99_wait_s", "makespan_s", "mean_slowdown")] == [
+        None
+    ] * 4
+
+
+def test_two_runs_print_the_same_bytes_but_for_wall_times(trace, capsys):
+    def printed() -> str:
+        assert main(["simulate", trace, *CLUSTER, "--policy", "fifo,random", "-o", "json"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        return "\n".join(line for line in lines if not any(name in line for name in WALL))
+
+    assert printed() == printed()
+
+
+def test_the_default_trace_needs_no_argument_at_all(capsys):
+    assert main(["simulate"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["METRIC", "BEST-FIT"]
+    assert [line.split()[0] for line in lines[1:]] == METRICS
+
+
+def test_skipped_lines_are_counted_and_named_on_stderr(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(OWN + "d,-1,1,1,\n")
+    assert main(["simulate", str(path), *CLUSTER, "--skip-bad-lines", "-o", "json"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["trace"]["bad_lines"] == 1
+    assert f"skipped: {path}:5: submit_s: '-1' must be at least 0" in printed.err
+
+
+def test_an_undefined_profile_is_told(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(OWN + "d,1,1,1,nobody\n")
+    assert main(["simulate", str(path), *CLUSTER, "-o", "json"]) == 0
+    assert "1 profiles are not in profiles.yaml" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["--cluster", "2x2xT5"], "GPU model 'T5' is unknown"),
+        (["--cluster", "cluster.yaml"], "is no file and no short form"),
+        ([], "cluster: is needed with a trace of your own"),
+        ([*CLUSTER, "--policy", "fifo,hope"], "policy 'hope' is unknown"),
+        ([*CLUSTER, "--policy", "fifo,"], "empty name"),
+        ([*CLUSTER, "--truth", "fair"], "interference model 'fair' is unknown"),
+        ([*CLUSTER, "--belief", "fair"], "interference model 'fair' is unknown"),
+        ([*CLUSTER, "--format", "swf"], "trace format 'swf' is unknown"),
+        ([*CLUSTER, "--limit", "0"], "--limit"),
+        ([*CLUSTER, "--seed", "-1"], "--seed"),
+        ([*CLUSTER, "--option", "fast"], "must be written KEY=VALUE"),
+        ([*CLUSTER, "--option", "a=1", "--option", "a=2"], "given twice"),
+        ([*CLUSTER, "--option", "colour=red"], "option 'colour' does not fit a cotenant trace"),
+        ([*CLUSTER, "--option", "known_durations=perhaps"], "must be true or false"),
+        ([*CLUSTER, "--option", "profiles=/nowhere.yaml"], "/nowhere.yaml: cannot be read"),
+        ([*CLUSTER, "-o", "xml"], "--output"),
+        ([*CLUSTER, "--colour"], "--colour"),
+    ],
+)
+def test_bad_input_is_one_line_and_exit_status_2(trace, words, what, capsys):
+    assert main(["simulate", trace, *words]) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert what in printed.err
+    assert printed.err.count("\n") == 1
+
+
+def test_a_broken_line_is_file_line_and_exit_status_2(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(OWN + "d,-1,1,1,\n")
+    assert main(["simulate", str(path), *CLUSTER]) == 2
+    assert f"{path}:5: submit_s: '-1' must be at least 0" in capsys.readouterr().err
+
+
+def test_requests_that_nothing_could_hold_are_rejected_jobs_not_errors(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(
+        "job_id,submit_s,duration_s,gpus,workers,memory_bytes,gpu_model\n"
+        "model,0,1,1,1,,H900\nmemory,0,1,1,1,900Gi,\ngang,0,1,1,9,,\nfits,0,1,1,1,,\n"
+    )
+    assert main(["simulate", str(path), *CLUSTER, "-o", "json"]) == 0
+    metrics = json.loads(capsys.readouterr().out)["runs"][0]["metrics"]
+    assert (metrics["jobs_rejected"], metrics["jobs_completed"]) == (3, 1)
+
+
+def test_generate_then_simulate(tmp_path, capsys):
+    path = str(tmp_path / "made.csv.gz")
+    assert main(["trace", "generate", path, "--jobs", "50", "--seed", "4", "--arrivals", "diurnal"]) == 0
+    assert main(["simulate", path, "--cluster", "4x8xA100-SXM4-80GB", "-o", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["metrics"]["jobs_completed"] == 50
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [(["--jobs", "0"], 2), (["--gangs", "1.5"], 2), (["--median", "nan"], 2), (["--arrivals", "never"], 2)],
+)
+def test_generate_refuses_what_cannot_be_right(tmp_path, words, status, capsys):
+    path = tmp_path / "t.csv"
+    assert main(["trace", "generate", str(path), *words]) == status
+    assert capsys.readouterr().err.count("\n") == 1
+    assert not path.exists()
