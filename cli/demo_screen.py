@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 import click
 
 from cli.tables import NOTHING, Align, Column, Listing, plain_table, rich_table
-from cli.texts import exit_text, place_text, prediction_text, shares_text, slowdown_text
+from cli.texts import exit_text, place_text, shares_text, slowdown_text
 from cli.top import Picture, plain_picture, rich_picture
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 EVERY_S = 5.0
 """Between two looks where there is no terminal."""
-WIDTH = 132
+WIDTH = 110
 """Columns of the captured picture."""
 
 
@@ -85,7 +85,7 @@ class _LiveScreen:
         if self._live is None:
             self._live = Live(auto_refresh=False, transient=True, vertical_overflow="crop")
             self._live.start()
-        self._live.update(rich_picture(picture), refresh=True)
+        self._live.update(rich_picture(picture, self._live.console.height), refresh=True)
 
     def close(self) -> None:
         if self._live is not None:
@@ -95,7 +95,7 @@ class _LiveScreen:
     def result(self, verdicts: Sequence[Verdict]) -> None:
         from rich.console import Console
 
-        Console().print(rich_table(result_listing(verdicts)))
+        Console().print(rich_table(result_listing(verdicts)), "")
 
 
 class _CapturingScreen:
@@ -112,20 +112,23 @@ class _CapturingScreen:
     def picture(self, picture: Picture) -> None:
         running = sum(job.state.value == "running" for job in picture.jobs)
         if running > self._busiest[0]:
-            self._busiest = (running, rich_picture(picture))
+            # As on a low screen: the running jobs stand in the table of GPUs.
+            self._busiest = (running, rich_picture(picture, height=0))
         self._screen.picture(picture)
 
     def close(self) -> None:
         self._screen.close()
 
     def result(self, verdicts: Sequence[Verdict]) -> None:
-        from rich.console import Console
+        from rich.console import Console, Group
+        from rich.text import Text
 
         self._screen.result(verdicts)
         console = Console(
             record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
         )
-        console.print(self._busiest[1], "", "afterwards:", "", rich_table(result_listing(verdicts)))
+        ending = Text("and what became of them:", style="bold")
+        console.print(Group(self._busiest[1], Text(), ending, Text(), rich_table(result_listing(verdicts))))
         self._path.write_text(_svg(console), encoding="utf-8")
 
 
@@ -135,15 +138,22 @@ def result_listing(verdicts: Sequence[Verdict]) -> Listing[Verdict]:
     columns: list[Column[Verdict]] = [
         Column("JOB", lambda verdict: verdict.job.name),
         Column("TENANT", lambda verdict: verdict.job.tenant),
-        Column("STATE", lambda verdict: verdict.view.state.value),
-        Column("EXIT", lambda verdict: exit_text(verdict.view), Align.RIGHT),
-        Column("NODE", lambda verdict: place_text(verdict.view)),
-        Column("HELD", lambda verdict: shares_text(verdict.view)),
-        Column("WITH", lambda verdict: _neighbours(verdict, names)),
-        Column("PREDICTED", lambda verdict: prediction_text(verdict.view)),
+        Column("RESULT", _result),
+        Column("RAN ON", _place, flexible=True),
+        Column("WITH", lambda verdict: _neighbours(verdict, names), flexible=True),
+        Column("PREDICTED", lambda verdict: slowdown_text(verdict.view.predicted_slowdown), Align.RIGHT),
         Column("OBSERVED", lambda verdict: slowdown_text(verdict.view.observed_slowdown), Align.RIGHT),
     ]
     return Listing(columns, verdicts, lambda verdict: verdict.job.name, "no jobs")
+
+
+def _result(verdict: Verdict) -> str:
+    state = verdict.view.state.value
+    return state if state == "succeeded" else f"{state} ({exit_text(verdict.view)})"
+
+
+def _place(verdict: Verdict) -> str:
+    return f"{place_text(verdict.view) or NOTHING}: {shares_text(verdict.view, memory=False)}"
 
 
 def _neighbours(verdict: Verdict, names: dict[str, str]) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -30,7 +30,7 @@ class GpuRow:
 def gpus(output: str, manager_url: str | None) -> None:
     """List the GPUs: each share of each GPU on its own line, with the job that holds it.
 
-    USE is what the agent measures: the part of the time that the SMs work.
+    USE and MEMORY are what the agent measures: SMs at work, and memory in use.
 
     \b
     Examples:
@@ -43,14 +43,15 @@ def gpus(output: str, manager_url: str | None) -> None:
 
     with connect(manager_url) as client:
         listed = client.gpus()
+        names = {job.job_id: job.name for job in client.jobs()}
     if Format(output) is Format.JSON:
         show_json([model_json(gpu) for gpu in listed])
     else:
-        show(gpu_listing(listed), output)
+        show(gpu_listing(listed, names), output)
 
 
-def gpu_listing(listed: Sequence[GpuView]) -> Listing[GpuRow]:
-    """The listing of shares, a GPU's own columns on its first line only."""
+def gpu_listing(listed: Sequence[GpuView], names: Mapping[str, str]) -> Listing[GpuRow]:
+    """The listing of shares; a GPU's own columns on its first line only, ``names`` of jobs by id."""
     from cli.job_columns import model_json
     from cli.texts import share_text
     from placement.model import format_bytes, format_milli
@@ -65,12 +66,13 @@ def gpu_listing(listed: Sequence[GpuView]) -> Listing[GpuRow]:
             Align.RIGHT,
         ),
         Column(
-            "MEMORY USED",
+            "MEMORY",
             lambda row: " " if not row.first else _or_none(row.gpu.memory_used_bytes, format_bytes),
             Align.RIGHT,
         ),
         Column("SHARE", lambda row: _free(row.gpu) if row.tenancy is None else share_text(row.tenancy.share)),
         Column("JOB", lambda row: None if row.tenancy is None else _holder(row.tenancy)),
+        Column("NAME", lambda row: None if row.tenancy is None else names.get(row.tenancy.job_id)),
         Column("TENANT", lambda row: None if row.tenancy is None else row.tenancy.tenant),
         Column("STATE", lambda row: None if row.tenancy is None else row.tenancy.state.value),
         Column("UUID", lambda row: row.gpu.uuid if row.first else " ", wide=True),

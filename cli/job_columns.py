@@ -28,9 +28,9 @@ def job_listing(jobs: Sequence[JobView], now_s: float) -> Listing[JobView]:
         Column("TENANT", lambda job: job.tenant),
         Column("STATE", lambda job: job.state.value),
         Column("AGE", lambda job: _age(job, now_s), Align.RIGHT),
-        Column("ASKS", _asks),
-        Column("NODE", place_text),
-        Column("HOLDS", shares_text),
+        Column("ASKS", _asks, flexible=True),
+        Column("NODE", place_text, flexible=True),
+        Column("HOLDS", shares_text, flexible=True),
         Column("STEP", lambda job: None if job.step is None else str(job.step), Align.RIGHT),
         Column("PREDICTED", _predicted, wide=True),
         Column(
@@ -38,12 +38,12 @@ def job_listing(jobs: Sequence[JobView], now_s: float) -> Listing[JobView]:
             lambda job: slowdown_text(job.observed_slowdown) if job.assignments else None,
             wide=True,
         ),
-        Column("NEIGHBOURS", lambda job: ", ".join(job.neighbours), wide=True),
+        Column("NEIGHBOURS", lambda job: ", ".join(job.neighbours), wide=True, flexible=True),
         Column("PRIORITY", lambda job: str(job.priority), Align.RIGHT, wide=True),
         Column("KIND", lambda job: job.kind.value, wide=True),
         Column("ATTEMPT", lambda job: str(job.attempt), Align.RIGHT, wide=True),
         Column("EXIT", exit_text, Align.RIGHT, wide=True),
-        Column("COMMAND", lambda job: " ".join(job.command), wide=True),
+        Column("COMMAND", lambda job: " ".join(job.command), wide=True, flexible=True),
     ]
     return Listing(columns, jobs, model_json, "no jobs")
 

@@ -39,12 +39,16 @@ class Align(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Row]):
-    """One column: its title, how to read its text from a row, and whether only the wide table has it."""
+    """One column: its title, and how to read its text from a row.
+
+    Only the wide table has a ``wide`` one; where a terminal is narrow, a ``flexible`` one is wrapped.
+    """
 
     title: str
     text: Callable[[Row], str | None]
     align: Align = Align.LEFT
     wide: bool = False
+    flexible: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +121,8 @@ def rich_table(listing: Listing[Row], *, wide: bool = False, title: str | None =
         box=None, title=title, title_justify="left", title_style="bold", header_style="bold", pad_edge=False
     )
     for column in columns:
-        table.add_column(column.title, justify=column.align.value, overflow="fold")
+        rigid = not column.flexible
+        table.add_column(column.title, justify=column.align.value, no_wrap=rigid, overflow="fold")
     for line in cells:
         # Text, not str: names that users choose are no markup.
         table.add_row(*[Text(text, style=STATE_STYLES.get(text, "")) for text in line])

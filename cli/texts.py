@@ -36,16 +36,18 @@ def prediction_text(job: JobView) -> str:
     return slowdown_text(job.predicted_slowdown) + bound
 
 
-def share_text(share: ShareView) -> str:
-    """What is held of a GPU: ``exclusive``, ``mig 1g.10gb``, ``mps 30% 10Gi``."""
+def share_text(share: ShareView, *, memory: bool = True) -> str:
+    """What is held of a GPU: ``exclusive``, ``mig 1g.10gb``, ``mps 30% 10Gi`` (or without its memory)."""
     from placement.model import format_bytes, format_milli
 
     if share.mig_profile is not None:
         return f"{share.mode.value} {share.mig_profile}"
     if share.mode.value == "exclusive":
         return share.mode.value
-    memory = "" if share.memory_bytes is None else f" {format_bytes(share.memory_bytes)}"
-    return f"{share.mode.value} {format_milli(share.compute_milli)}{memory}"
+    held = f"{share.mode.value} {format_milli(share.compute_milli)}"
+    if share.memory_bytes is None or not memory:
+        return held
+    return f"{held} {format_bytes(share.memory_bytes)}"
 
 
 def request_text(request: RequestSpec) -> str:
@@ -74,9 +76,11 @@ def place_text(job: JobView) -> str | None:
     return ", ".join(nodes) or None
 
 
-def shares_text(job: JobView) -> str | None:
+def shares_text(job: JobView, *, memory: bool = True) -> str | None:
     """What the job holds, equal shares once: ``mps 30% 10Gi`` or ``2 x exclusive``."""
-    shares = [share_text(share) for assignment in job.assignments for share in assignment.shares]
+    shares = [
+        share_text(share, memory=memory) for assignment in job.assignments for share in assignment.shares
+    ]
     kinds = dict.fromkeys(shares)
     counted = [(shares.count(kind), kind) for kind in kinds]
     return ", ".join(kind if count == 1 else f"{count} x {kind}" for count, kind in counted) or None

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from manager.wire.client import Client
     from manager.wire.models import GpuView, InfoView, JobView
 
+FRAME_LINES = 6
+"""Lines of a picture besides its rows: headline, titles, blanks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Picture:
@@ -32,6 +35,10 @@ class Picture:
         gpus = client.gpus()
         jobs = [job for job in client.jobs() if job.state not in ENDED]
         return cls(client.info(), gpus, jobs)
+
+    def names(self) -> dict[str, str]:
+        """The names of jobs, by id."""
+        return {job.job_id: job.name for job in self.jobs}
 
     def headline(self) -> str:
         """One line: how many of what, and who decides."""
@@ -75,15 +82,13 @@ def plain_picture(picture: Picture) -> str:
     from cli.job_columns import job_listing
     from cli.tables import plain_table
 
-    tables = [
-        plain_table(gpu_listing(picture.gpus)),
-        plain_table(job_listing(picture.jobs, picture.info.now_s)),
-    ]
-    return "\n\n".join([picture.headline(), *tables])
+    gpus = plain_table(gpu_listing(picture.gpus, picture.names()))
+    jobs = plain_table(job_listing(picture.jobs, picture.info.now_s))
+    return "\n\n".join([picture.headline(), gpus, jobs])
 
 
-def rich_picture(picture: Picture) -> Any:
-    """The picture as a rich renderable."""
+def rich_picture(picture: Picture, height: int | None = None) -> Any:
+    """The picture as a rich renderable; the jobs that wait alone where ``height`` lines do not hold all."""
     from rich.console import Group
     from rich.text import Text
 
@@ -91,13 +96,15 @@ def rich_picture(picture: Picture) -> Any:
     from cli.job_columns import job_listing
     from cli.tables import rich_table
 
-    return Group(
-        Text(picture.headline(), style="bold"),
-        Text(),
-        rich_table(gpu_listing(picture.gpus)),
-        Text(),
-        rich_table(job_listing(picture.jobs, picture.info.now_s)),
-    )
+    gpus = gpu_listing(picture.gpus, picture.names())
+    jobs = picture.jobs
+    if height is not None and len(gpus.rows) + len(jobs) + FRAME_LINES > height:
+        # Those that hold a share stand in the table of GPUs already.
+        jobs = [job for job in jobs if not job.assignments]
+    parts: list[Any] = [Text(picture.headline(), style="bold"), Text(), rich_table(gpus)]
+    if jobs:
+        parts += [Text(), rich_table(job_listing(jobs, picture.info.now_s))]
+    return Group(*parts)
 
 
 def _watch(client: Client, picture: Picture, every_s: float) -> None:
@@ -108,14 +115,15 @@ def _watch(client: Client, picture: Picture, every_s: float) -> None:
     from placement.model import Unreachable
 
     try:
-        with Live(rich_picture(picture), screen=True, auto_refresh=False) as live:
+        with Live(screen=True, auto_refresh=False) as live:
+            live.update(rich_picture(picture, live.console.height), refresh=True)
             while True:
                 time.sleep(every_s)
                 try:
                     picture = Picture.of(client)
-                    live.update(rich_picture(picture), refresh=True)
+                    live.update(rich_picture(picture, live.console.height), refresh=True)
                 except Unreachable:
                     notice = Text("the manager does not answer; this is what it said last", style="bold red")
-                    live.update(Group(notice, rich_picture(picture)), refresh=True)
+                    live.update(Group(notice, rich_picture(picture, live.console.height)), refresh=True)
     except KeyboardInterrupt:
         return  # The way to leave: not a failure.

@@ -157,8 +157,8 @@ def test_why_tells_the_promise_of_a_job_that_runs(manager, run):
 
 
 NODE = models.NodeView(
-    node_id="sim-0", state="up", simulated=True, cpu_milli=2500, ram_bytes=None, gpus=["A", "A", "B"], workers=3,
-    last_seen_s=NOW_S - 2,
+    node_id="sim-0", state="up", simulated=True, cpu_milli=2500, ram_bytes=None, gpus=["A", "A", "B"],
+    workers=3, last_seen_s=NOW_S - 2,
 )  # fmt: skip
 
 
@@ -183,13 +183,14 @@ def test_gpus_have_a_line_for_each_share(manager, run):
         models.GpuTenancy(job_id=job, tenant="t", worker=worker, state=JobState.RUNNING, share=share())
         for job, worker in (("j1", 0), ("j2", 1))
     ]
+    manager.hold(RUNNING)
     manager.gpu_views = [_gpu(0, *tenancies), _gpu(1), _gpu(2, available=False)]
     assert run("gpus").out.splitlines() == [
-        "NODE   GPU  MODEL           USE  MEMORY USED  SHARE             JOB          TENANT  STATE",
-        "sim-0    0  A100-SXM4-80GB  70%            -  mps 30%           j1           t       running",
-        "                                              mps 30%           j2 worker 1  t       running",
-        "sim-0    1  A100-SXM4-80GB    -            -  free              -            -       -",
-        "sim-0    2  A100-SXM4-80GB    -            -  node unavailable  -            -       -",
+        "NODE   GPU  MODEL           USE  MEMORY  SHARE             JOB          NAME    TENANT  STATE",
+        "sim-0    0  A100-SXM4-80GB  70%       -  mps 30%           j1           -       t       running",
+        "                                         mps 30%           j2 worker 1  resnet  t       running",
+        "sim-0    1  A100-SXM4-80GB    -       -  free              -            -       -       -",
+        "sim-0    2  A100-SXM4-80GB    -       -  node unavailable  -            -       -       -",
     ]
     assert [gpu["slot"] for gpu in json.loads(run("gpus", "-o", "json").out)] == [0, 1, 2]
 
