@@ -105,7 +105,7 @@ class Pacer:
         self._allowed_s += elapsed * self._speed
         if self._phase.running:
             self._ran_s += elapsed
-            self._lead_s = max(0.0, self._lead_s - elapsed)
+            self._lead_s -= elapsed
         elif elapsed:
             self._stops.append((now_s - elapsed, now_s))
         if now_s >= self._phase.until_s:
@@ -115,8 +115,10 @@ class Pacer:
     def _next(self, now_s: float) -> Phase:
         if self._calibrating(now_s):
             return Phase(True, now_s + PERIOD_S)
+        # Here the steps of the phase are known.  Time without steps is no debt: the lead never falls
+        # below nothing, and what exceeds one step in progress is work done.
         free_s = max(0.0, self._lead_s - self._cost_s)
-        self._lead_s -= free_s
+        self._lead_s = max(0.0, self._lead_s - free_s)
         self._ran_s += free_s
         ahead_s = self._ran_s + self._lead_s - self._allowed_s
         within_s = min(MOST_DEBT_S, max(-MOST_CREDIT_S, ahead_s))

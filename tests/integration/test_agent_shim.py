@@ -1,0 +1,427 @@
+"""The runner shim as a real process: exits, signals, stops, output, pace, fence, crashes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from agent import attempt, leftovers
+from agent.attempt import EndCause, Exit, Order, StopRequest
+from agent.launch import launch
+from placement.model import OperationFailed
+
+pytestmark = pytest.mark.integration
+
+DEADLINE_S = 30.0
+TRAP = "trap 'echo asked; exit 5' TERM; echo ready; while :; do sleep 0.02; done"
+DEAF = "trap '' TERM; echo ready; while :; do sleep 0.02; done"
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not in time: {what}"
+        time.sleep(0.01)
+
+
+@dataclass
+class Job:
+    folder: Path
+    lease: Path
+    known: list[int] = field(default_factory=list)
+
+    def order(self, *command: str, workdir: str | None = None, fence_s: float | None = None) -> Job:
+        env = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(Path(__file__).parents[2]),
+            leftovers.MARK: str(self.folder / attempt.PROGRESS),
+        }
+        lease = None if fence_s is None else str(self.lease)
+        attempt.write_order(self.folder, Order("job-1", 1, 0, command, env, workdir, lease, fence_s))
+        return self
+
+    def shell(self, script: str) -> Job:
+        return self.order("sh", "-c", script)
+
+    def start(self) -> Job:
+        launch(self.folder)
+        return self
+
+    def output(self) -> str:
+        path = self.folder / attempt.OUTPUT
+        return path.read_text() if path.exists() else ""
+
+    def says(self, text: str) -> Job:
+        until(lambda: text in self.output(), f"output has {text!r}")
+        return self
+
+    def stop(self, grace_s: float = 20.0) -> Job:
+        attempt.request_stop(self.folder, StopRequest(grace_s, "cancelled"))
+        return self
+
+    def end(self) -> Exit:
+        until((self.folder / attempt.EXIT).exists, "the job has ended")
+        end = attempt.read_exit(self.folder)
+        assert end is not None
+        return end
+
+    def pid(self) -> int:
+        until(lambda: attempt.read_started(self.folder), "the job has started")
+        started = attempt.read_started(self.folder)
+        assert started is not None
+        return started.pid
+
+    def shim(self) -> int:
+        """The shim's process: the parent of the job's."""
+        return int(Path(f"/proc/{self.pid()}/stat").read_text().rpartition(")")[2].split()[1])
+
+    def processes(self) -> list[int]:
+        return leftovers.marked(str(self.folder / attempt.PROGRESS))
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Iterator[Job]:
+    folder = tmp_path / "attempt"
+    folder.mkdir()
+    job = Job(folder, tmp_path / "lease")
+    yield job
+    attempt.request_stop(folder, StopRequest(0.0))
+    leftovers.kill_marked(str(folder / attempt.PROGRESS))
+    until(lambda: not attempt.has_shim(folder), "the shim is gone")
+
+
+@pytest.mark.parametrize(
+    ("script", "cause", "code", "output"),
+    [
+        ("echo hello", EndCause.EXITED, 0, "hello\n"),
+        ("echo out; echo err >&2; exit 7", EndCause.EXITED, 7, "out\nerr\n"),
+        ("kill -SEGV $$", EndCause.EXITED, -signal.SIGSEGV, ""),
+        ("kill -KILL $$", EndCause.EXITED, -signal.SIGKILL, ""),
+        ("printf 'no newline'", EndCause.EXITED, 0, "no newline"),
+        ("cat", EndCause.EXITED, 0, ""),  # nothing on standard input, for ever
+        ("seq 1 200000", EndCause.EXITED, 0, "".join(f"{i}\n" for i in range(1, 200001))),
+    ],
+)
+def test_end_and_output_are_those_of_the_program(
+    job: Job, script: str, cause: EndCause, code: int, output: str
+) -> None:
+    end = job.shell(script).start().end()
+    assert (end.cause, end.exit_code, end.message) == (cause, code, "")
+    assert job.output() == output
+    assert end.log_bytes == len(output)
+    assert end.served_s is None
+
+
+@pytest.mark.parametrize(
+    ("command", "workdir", "message"),
+    [
+        (("no-such-program",), None, "cannot start: no such command: no-such-program"),
+        (("/no/such/program", "x"), None, "cannot start: no such command: /no/such/program"),
+        (("/etc/passwd",), None, "cannot start: not allowed to execute: /etc/passwd"),
+        (
+            ("true",),
+            "/no/such/folder",
+            "cannot start: working directory /no/such/folder: No such file or directory",
+        ),
+    ],
+)
+def test_what_cannot_start_says_why(
+    job: Job, command: tuple[str, ...], workdir: str | None, message: str
+) -> None:
+    end = job.order(*command, workdir=workdir).start().end()
+    assert (end.cause, end.exit_code, end.message) == (EndCause.LAUNCH_FAILED, None, message)
+    assert attempt.read_started(job.folder) is None
+
+
+def test_a_program_that_heeds_the_request_ends_in_its_grace_time(job: Job) -> None:
+    end = job.shell(TRAP).start().says("ready").stop().end()
+    assert (end.cause, end.exit_code, end.message) == (EndCause.STOPPED, 5, "cancelled")
+    assert job.output().endswith("asked\n")
+
+
+def test_a_program_that_does_not_heed_it_is_killed_after_its_grace_time(job: Job) -> None:
+    end = job.shell(DEAF).start().says("ready").stop(grace_s=0.3).end()
+    assert (end.cause, end.exit_code) == (EndCause.STOPPED, -signal.SIGKILL)
+    until(lambda: not job.processes(), "no process is left")
+
+
+def test_a_paced_program_is_let_go_on_before_it_is_asked_to_end(job: Job) -> None:
+    attempt.write_speed(job.folder, 0.01)  # stopped nearly all the time
+    end = job.shell(TRAP).start().says("ready").stop().end()
+    assert (end.cause, end.exit_code) == (EndCause.STOPPED, 5)
+
+
+def test_a_stop_before_the_start_starts_nothing(job: Job) -> None:
+    job.shell("echo ran")
+    attempt.request_stop(job.folder, StopRequest(5.0, "preempted"))
+    end = job.start().end()
+    assert (end.cause, end.exit_code, end.message) == (EndCause.STOPPED, None, "preempted")
+    assert job.output() == ""
+
+
+def test_a_torn_stop_request_stops_all_the_same(job: Job) -> None:
+    job.shell(TRAP).start().says("ready")
+    (job.folder / attempt.STOP).write_text('{"grace_')
+    assert job.end().cause is EndCause.STOPPED
+
+
+def test_a_grandchild_that_keeps_the_output_open_is_killed_with_the_job(job: Job) -> None:
+    script = "sleep 1000 & setsid sleep 1000 & echo done; exit 3"
+    end = job.shell(script).start().end()
+    assert (end.cause, end.exit_code) == (EndCause.EXITED, 3)
+    assert job.output() == "done\n"
+    until(lambda: not job.processes(), "no process is left")
+
+
+def test_two_shims_run_a_job_once(job: Job) -> None:
+    marker = job.folder.parent / "runs"
+    job.shell(f"echo run >> {marker}; sleep 0.3")
+    for _ in range(3):
+        job.start()
+    job.end()
+    job.start()
+    assert marker.read_text() == "run\n"
+
+
+def test_a_killed_shim_takes_the_job_with_it_and_the_next_one_says_so(job: Job) -> None:
+    marker = job.folder.parent / "runs"
+    job.shell(f"echo run >> {marker}; (setsid sleep 1000 &); echo ready; exec sleep 1000").start().says(
+        "ready"
+    )
+    os.kill(job.shim(), signal.SIGKILL)
+    until(lambda: not attempt.has_shim(job.folder), "the shim is gone")
+    job.start()
+    end = job.end()
+    assert (end.cause, end.exit_code) == (EndCause.LOST, None)
+    assert "runner" in end.message
+    assert marker.read_text() == "run\n"
+    until(lambda: not job.processes(), "no process is left")
+
+
+def test_a_shim_that_died_before_the_job_was_started_is_simply_followed(job: Job) -> None:
+    job.shell("echo ran")
+    (job.folder / attempt.LOCK).touch()
+    (job.folder / attempt.RESERVE).write_bytes(b"\0" * 100)
+    (job.folder / attempt.OUTPUT).touch()
+    end = job.start().end()
+    assert (end.cause, end.exit_code, job.output()) == (EndCause.EXITED, 0, "ran\n")
+
+
+@pytest.mark.parametrize("torn", ["", "{", "[]", '{"job_id": "x"}', "\0\0\0"])
+def test_a_torn_order_is_a_failure_to_start(job: Job, torn: str) -> None:
+    (job.folder / attempt.ORDER).write_text(torn)
+    end = job.start().end()
+    assert end.cause is EndCause.LAUNCH_FAILED
+    assert end.message.startswith("cannot start: order.json")
+
+
+def test_a_shim_told_to_end_asks_the_job_to_end_and_says_lost(job: Job) -> None:
+    job.shell(TRAP).start().says("ready")
+    os.kill(job.shim(), signal.SIGTERM)
+    end = job.end()
+    assert (end.cause, end.exit_code) == (EndCause.LOST, 5)
+    assert "shutting down" in end.message
+
+
+def test_the_shim_is_in_a_session_of_its_own_and_ignores_a_hangup(job: Job) -> None:
+    job.shell(TRAP).start().says("ready")
+    shim = job.shim()
+    assert os.getsid(shim) != os.getsid(0)
+    assert os.getpgid(job.pid()) == job.pid()
+    os.kill(shim, signal.SIGHUP)
+    os.kill(shim, signal.SIGINT)
+    assert job.stop().end().cause is EndCause.STOPPED
+
+
+def test_the_job_gets_default_signals_and_its_own_environment_alone(job: Job) -> None:
+    program = (
+        "import os, signal; print(sorted(os.environ));"
+        "print([s.name for s in signal.Signals if s not in (signal.SIGKILL, signal.SIGSTOP)"
+        " and signal.getsignal(s) not in (signal.SIG_DFL, signal.default_int_handler)])"
+    )
+    job.order(sys.executable, "-I", "-c", program).start().end()
+    names, handlers = job.output().splitlines()
+    assert set(json.loads(names.replace("'", '"'))) <= {"COTENANT_PROGRESS", "LC_CTYPE", "PATH", "PYTHONPATH"}
+    # Python itself ignores these two.
+    assert handlers == "['SIGPIPE', 'SIGXFSZ']"
+
+
+# Room
+
+
+def test_a_disk_that_fills_up_ends_the_job_with_a_reason(job: Job) -> None:
+    limit = 200_000
+    script = f"import resource; resource.setrlimit(resource.RLIMIT_FSIZE, ({limit}, {limit}))"
+    _launch_with(job.shell("yes; echo never"), script)
+    end = job.end()
+    assert end.cause is EndCause.EXITED
+    assert end.exit_code is None
+    assert end.message.startswith(f"no room for logs: File too large after {limit} bytes")
+    assert (job.folder / attempt.OUTPUT).stat().st_size == limit
+
+
+def test_without_any_room_the_shim_does_not_begin(job: Job) -> None:
+    job.shell("echo ran")
+    with pytest.raises(OperationFailed, match="no room for logs: File too large"):
+        _launch_with(job, "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))")
+    assert not (job.folder / attempt.STARTING).exists()
+
+
+@pytest.fixture
+def tiny_disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=128k", "tmpfs", str(folder)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("no tmpfs can be mounted here")
+    yield folder
+    subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+def test_a_really_full_disk_still_takes_the_last_word(tiny_disk: Path, tmp_path: Path) -> None:
+    folder = tiny_disk / "attempt"
+    folder.mkdir()
+    end = Job(folder, tmp_path / "lease").shell("yes").start().end()
+    assert end.message.startswith("no room for logs: No space left on device")
+
+
+def _launch_with(job: Job, preamble: str) -> None:
+    """Launch from an interpreter that limits itself (and so the shim) first."""
+    imports = "import sys\nfrom pathlib import Path\nfrom agent.launch import launch"
+    code = f"{imports}\n{preamble}\nlaunch(Path(sys.argv[1]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(job.folder)],
+        cwd=Path(__file__).parents[2],
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise OperationFailed(done.stderr.strip().splitlines()[-1])
+
+
+# Fence
+
+
+def test_a_job_whose_agent_lost_the_manager_is_killed(job: Job) -> None:
+    job.lease.touch()
+    end = job.order("sh", "-c", DEAF, fence_s=0.5).start().end()
+    assert end.cause is EndCause.LOST
+    assert end.message.startswith("fenced: the agent has had no contact")
+    until(lambda: not job.processes(), "no process is left")
+
+
+def test_a_job_whose_lease_is_renewed_is_left_alone(job: Job) -> None:
+    job.lease.touch()
+    job.order("sh", "-c", "sleep 2; echo done", fence_s=1.0).start()
+    while not (job.folder / attempt.EXIT).exists():
+        os.utime(job.lease)
+        time.sleep(0.05)
+    assert (job.end().cause, job.output()) == (EndCause.EXITED, "done\n")
+
+
+# Pace
+
+STEPS = """
+import sys, time
+from cotenant.progress import report_progress
+for step in range(1, int(sys.argv[1]) + 1):
+    {body}
+    report_progress(step)
+"""
+SLEEPING = STEPS.format(body="time.sleep(0.01)")
+
+
+def steps(job: Job) -> list[tuple[int, float | None]]:
+    lines = (job.folder / attempt.PROGRESS).read_bytes().splitlines()
+    return [entry for entry in map(attempt.parse_progress, lines) if entry is not None]
+
+
+def rate(job: Job) -> float:
+    (first, from_s), *_, (last, to_s) = steps(job)
+    assert from_s is not None
+    assert to_s is not None
+    return (last - first) / (to_s - from_s)
+
+
+def test_a_program_that_sleeps_through_its_steps_is_slowed_by_what_was_asked(tmp_path: Path) -> None:
+    # Side by side, so that a busy machine slows all of them alike; solo is the yardstick.
+    speeds = {"solo": 1.0, "half": 0.5, "third": 1 / 3}
+    jobs = {}
+    for name, speed in speeds.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        jobs[name] = Job(folder, tmp_path / "lease").order(sys.executable, "-c", SLEEPING, "200")
+        attempt.write_speed(folder, speed)
+        jobs[name].start()
+    for name, job in jobs.items():
+        end = job.end()
+        assert end.served_s is not None, name
+        assert steps(job)[-1][0] == 200
+        assert rate(jobs["solo"]) / rate(job) == pytest.approx(1 / speeds[name], rel=0.12)
+
+
+def test_a_speed_that_changes_is_followed(job: Job) -> None:
+    job.order(sys.executable, "-c", SLEEPING, "100000")
+    attempt.write_speed(job.folder, 0.02)
+    job.start()
+    until((job.folder / attempt.PROGRESS).exists, "the program reports")
+    attempt.write_speed(job.folder, 1.0)
+    seen = len(steps(job))
+    until(lambda: len(steps(job)) > seen + 50, "it runs at full speed again")
+    assert _state(job.pid()) != "T"
+    attempt.write_speed(job.folder, 0.01)
+    until(lambda: _state(job.pid()) == "T", "it is held again")
+
+
+@pytest.mark.parametrize("nonsense", ["", "fast", "nan", "-1", "1e999"])
+def test_nonsense_for_a_speed_does_not_hurt(job: Job, nonsense: str) -> None:
+    (job.folder / attempt.SPEED).write_text(nonsense)
+    end = job.shell("echo done").start().end()
+    assert (end.cause, end.exit_code, job.output()) == (EndCause.EXITED, 0, "done\n")
+
+
+def test_an_idle_shim_costs_next_to_nothing(job: Job) -> None:
+    attempt.write_speed(job.folder, 1.0)
+    job.shell("sleep 1000").start()
+    shim = job.shim()
+    before_s, begun_s = _cpu_s(shim), time.monotonic()
+    until(lambda: time.monotonic() - begun_s > 3.0, "three seconds are over")
+    assert (_cpu_s(shim) - before_s) / (time.monotonic() - begun_s) < 0.01
+
+
+def test_a_pipe_in_place_of_the_progress_file_holds_up_nothing(job: Job) -> None:
+    os.mkfifo(job.folder / attempt.PROGRESS)
+    attempt.write_speed(job.folder, 0.5)
+    assert job.shell("sleep 0.3; echo done").start().end().exit_code == 0
+
+
+def _state(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+
+
+def _cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def test_the_lock_is_not_inherited_by_the_job(job: Job) -> None:
+    job.shell(DEAF).start().says("ready")
+    held = os.open(job.folder / attempt.LOCK, os.O_RDWR)
+    try:
+        with pytest.raises(BlockingIOError):
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    finally:
+        os.close(held)
+    targets = [os.readlink(path) for path in Path(f"/proc/{job.pid()}/fd").iterdir()]
+    assert str(job.folder / attempt.LOCK) not in targets
