@@ -13,7 +13,7 @@ import click
 
 from cli.tables import NOTHING, Align, Column, Listing, plain_table, rich_table
 from cli.texts import exit_text, place_text, shares_text, slowdown_text
-from cli.top import Picture, plain_picture, rich_picture
+from cli.top import Picture, Room, plain_picture, rich_picture
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -85,7 +85,7 @@ class _LiveScreen:
         if self._live is None:
             self._live = Live(auto_refresh=False, transient=True, vertical_overflow="crop")
             self._live.start()
-        self._live.update(rich_picture(picture, self._live.console.height), refresh=True)
+        self._live.update(rich_picture(picture, Room.of(self._live.console)), refresh=True)
 
     def close(self) -> None:
         if self._live is not None:
@@ -95,7 +95,8 @@ class _LiveScreen:
     def result(self, verdicts: Sequence[Verdict]) -> None:
         from rich.console import Console
 
-        Console().print(rich_table(result_listing(verdicts)), "")
+        console = Console()
+        console.print(rich_table(result_listing(verdicts), console.width), "")
 
 
 class _CapturingScreen:
@@ -113,7 +114,7 @@ class _CapturingScreen:
         running = sum(job.state.value == "running" for job in picture.jobs)
         if running > self._busiest[0]:
             # As on a low screen: the running jobs stand in the table of GPUs.
-            self._busiest = (running, rich_picture(picture, height=0))
+            self._busiest = (running, rich_picture(picture, Room(WIDTH, 0)))
         self._screen.picture(picture)
 
     def close(self) -> None:
@@ -128,7 +129,8 @@ class _CapturingScreen:
             record=True, width=WIDTH, file=io.StringIO(), force_terminal=True, color_system="truecolor"
         )
         ending = Text("and what became of them:", style="bold")
-        console.print(Group(self._busiest[1], Text(), ending, Text(), rich_table(result_listing(verdicts))))
+        result = rich_table(result_listing(verdicts), WIDTH)
+        console.print(Group(self._busiest[1], Text(), ending, Text(), result))
         self._path.write_text(_svg(console), encoding="utf-8")
 
 

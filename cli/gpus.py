@@ -64,22 +64,24 @@ def gpu_listing(listed: Sequence[GpuView], names: Mapping[str, str]) -> Listing[
             "USE",
             lambda row: " " if not row.first else _or_none(row.gpu.sm_milli, format_milli),
             Align.RIGHT,
+            spare=True,
         ),
         Column(
             "MEMORY",
             lambda row: " " if not row.first else _or_none(row.gpu.memory_used_bytes, format_bytes),
             Align.RIGHT,
+            spare=True,
         ),
         Column("SHARE", lambda row: _free(row.gpu) if row.tenancy is None else share_text(row.tenancy.share)),
         Column("JOB", lambda row: None if row.tenancy is None else _holder(row.tenancy)),
         Column("NAME", lambda row: None if row.tenancy is None else names.get(row.tenancy.job_id)),
-        Column("TENANT", lambda row: None if row.tenancy is None else row.tenancy.tenant),
+        Column("TENANT", lambda row: None if row.tenancy is None else row.tenancy.tenant, spare=True),
         Column("STATE", lambda row: None if row.tenancy is None else row.tenancy.state.value),
         Column("UUID", lambda row: row.gpu.uuid if row.first else " ", wide=True),
     ]
     rows = [
         GpuRow(gpu, tenancy, first=index == 0)
-        for gpu in listed
+        for gpu in sorted(listed, key=lambda gpu: (gpu.node_id, gpu.slot))
         for index, tenancy in enumerate(gpu.tenancies or [None])
     ]
     return Listing(columns, rows, lambda row: model_json(row.gpu), "no GPUs")
@@ -90,7 +92,7 @@ def _free(gpu: GpuView) -> str:
 
 
 def _holder(tenancy: GpuTenancy) -> str:
-    return tenancy.job_id if tenancy.worker == 0 else f"{tenancy.job_id} worker {tenancy.worker}"
+    return tenancy.job_id if tenancy.worker == 0 else f"{tenancy.job_id}/{tenancy.worker}"
 
 
 def _or_none(value: int | None, text: object) -> str:

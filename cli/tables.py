@@ -18,6 +18,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 NOTHING = "-"
 """Stands for a value that does not exist (yet)."""
+GAP = 2
+"""Blanks between columns."""
 UNKNOWN = "unknown"
 """Stands for a value that exists, but that nobody has measured or can predict."""
 
@@ -41,7 +43,8 @@ class Align(enum.Enum):
 class Column(Generic[Row]):
     """One column: its title, and how to read its text from a row.
 
-    Only the wide table has a ``wide`` one; where a terminal is narrow, a ``flexible`` one is wrapped.
+    Only the wide table has a ``wide`` one.  Where a terminal is narrow, a ``spare`` one is left out, then a
+    ``flexible`` one is wrapped.
     """
 
     title: str
@@ -49,6 +52,7 @@ class Column(Generic[Row]):
     align: Align = Align.LEFT
     wide: bool = False
     flexible: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,8 @@ def show(listing: Listing[Row], output: str) -> None:
     elif sys.stdout.isatty():
         from rich.console import Console
 
-        Console().print(rich_table(listing, wide=form is Format.WIDE))
+        console = Console()
+        console.print(rich_table(listing, console.width, wide=form is Format.WIDE))
     else:
         click.echo(plain_table(listing, wide=form is Format.WIDE))
 
@@ -106,27 +111,38 @@ def plain_table(listing: Listing[Row], *, wide: bool = False) -> str:
     columns, cells = listing.cells(wide=wide)
     lines = [[column.title for column in columns], *cells]
     widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    return "\n".join(
-        "  ".join(map(_pad, line, widths, [column.align for column in columns])).rstrip() for line in lines
-    )
+    aligns = [column.align for column in columns]
+    return "\n".join((" " * GAP).join(map(_pad, line, widths, aligns)).rstrip() for line in lines)
 
 
-def rich_table(listing: Listing[Row], *, wide: bool = False, title: str | None = None) -> Any:
-    """The table as a rich renderable, states coloured."""
+def rich_table(listing: Listing[Row], width: int, *, wide: bool = False) -> Any:
+    """The table as a rich renderable for a terminal of ``width`` columns, states coloured."""
     from rich.table import Table
     from rich.text import Text
 
     columns, cells = listing.cells(wide=wide)
-    table = Table(
-        box=None, title=title, title_justify="left", title_style="bold", header_style="bold", pad_edge=False
-    )
-    for column in columns:
+    kept = range(len(columns)) if wide else _fitting(columns, cells, width)
+    table = Table(box=None, pad_edge=False)
+    for i in kept:
+        column = columns[i]
         rigid = not column.flexible
         table.add_column(column.title, justify=column.align.value, no_wrap=rigid, overflow="fold")
     for line in cells:
         # Text, not str: names that users choose are no markup.
-        table.add_row(*[Text(text, style=STATE_STYLES.get(text, "")) for text in line])
+        table.add_row(*[Text(line[i], style=STATE_STYLES.get(line[i].partition(" ")[0], "")) for i in kept])
     return table
+
+
+def _fitting(columns: Sequence[Column[Row]], cells: Sequence[Sequence[str]], width: int) -> list[int]:
+    """The columns to show: the last spare ones are left out until the rest fits."""
+    widths = [max(map(len, [column.title, *(line[i] for line in cells)])) for i, column in enumerate(columns)]
+    kept = list(range(len(columns)))
+    for i in reversed(range(len(columns))):
+        if sum(widths[j] + GAP for j in kept) - GAP <= width:
+            break
+        if columns[i].spare:
+            kept.remove(i)
+    return kept
 
 
 STATE_STYLES = {

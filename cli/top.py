@@ -12,11 +12,26 @@ import click
 from cli.connection import connect, manager_option
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from manager.wire.client import Client
     from manager.wire.models import GpuView, InfoView, JobView
 
 FRAME_LINES = 6
 """Lines of a picture besides its rows: headline, titles, blanks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """How many columns and lines there are to draw in."""
+
+    width: int
+    height: int
+
+    @classmethod
+    def of(cls, console: Console) -> Room:
+        """Those of a terminal."""
+        return cls(console.width, console.height)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +61,7 @@ class Picture:
         waiting = sum(job.state.value == "queued" for job in self.jobs)
         return (
             f"{len(self.gpus)} GPUs, {busy} in use; {len(self.jobs) - waiting} jobs placed, "
-            f"{waiting} waiting; policy {self.info.policy}, belief {self.info.belief}"
+            f"{waiting} waiting; policy {self.info.policy}"
         )
 
 
@@ -87,8 +102,8 @@ def plain_picture(picture: Picture) -> str:
     return "\n\n".join([picture.headline(), gpus, jobs])
 
 
-def rich_picture(picture: Picture, height: int | None = None) -> Any:
-    """The picture as a rich renderable; the jobs that wait alone where ``height`` lines do not hold all."""
+def rich_picture(picture: Picture, room: Room) -> Any:
+    """The picture as a rich renderable; where it is too high, only those jobs that hold nothing."""
     from rich.console import Group
     from rich.text import Text
 
@@ -98,12 +113,12 @@ def rich_picture(picture: Picture, height: int | None = None) -> Any:
 
     gpus = gpu_listing(picture.gpus, picture.names())
     jobs = picture.jobs
-    if height is not None and len(gpus.rows) + len(jobs) + FRAME_LINES > height:
+    if len(gpus.rows) + len(jobs) + FRAME_LINES > room.height:
         # Those that hold a share stand in the table of GPUs already.
         jobs = [job for job in jobs if not job.assignments]
-    parts: list[Any] = [Text(picture.headline(), style="bold"), Text(), rich_table(gpus)]
+    parts: list[Any] = [Text(picture.headline(), style="bold"), Text(), rich_table(gpus, room.width)]
     if jobs:
-        parts += [Text(), rich_table(job_listing(jobs, picture.info.now_s))]
+        parts += [Text(), rich_table(job_listing(jobs, picture.info.now_s), room.width)]
     return Group(*parts)
 
 
@@ -116,14 +131,14 @@ def _watch(client: Client, picture: Picture, every_s: float) -> None:
 
     try:
         with Live(screen=True, auto_refresh=False) as live:
-            live.update(rich_picture(picture, live.console.height), refresh=True)
+            live.update(rich_picture(picture, Room.of(live.console)), refresh=True)
             while True:
                 time.sleep(every_s)
                 try:
                     picture = Picture.of(client)
-                    live.update(rich_picture(picture, live.console.height), refresh=True)
+                    live.update(rich_picture(picture, Room.of(live.console)), refresh=True)
                 except Unreachable:
                     notice = Text("the manager does not answer; this is what it said last", style="bold red")
-                    live.update(Group(notice, rich_picture(picture, live.console.height)), refresh=True)
+                    live.update(Group(notice, rich_picture(picture, Room.of(live.console))), refresh=True)
     except KeyboardInterrupt:
         return  # The way to leave: not a failure.

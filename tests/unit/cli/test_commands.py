@@ -186,11 +186,11 @@ def test_gpus_have_a_line_for_each_share(manager, run):
     manager.hold(RUNNING)
     manager.gpu_views = [_gpu(0, *tenancies), _gpu(1), _gpu(2, available=False)]
     assert run("gpus").out.splitlines() == [
-        "NODE   GPU  MODEL           USE  MEMORY  SHARE             JOB          NAME    TENANT  STATE",
-        "sim-0    0  A100-SXM4-80GB  70%       -  mps 30%           j1           -       t       running",
-        "                                         mps 30%           j2 worker 1  resnet  t       running",
-        "sim-0    1  A100-SXM4-80GB    -       -  free              -            -       -       -",
-        "sim-0    2  A100-SXM4-80GB    -       -  node unavailable  -            -       -       -",
+        "NODE   GPU  MODEL           USE  MEMORY  SHARE             JOB   NAME    TENANT  STATE",
+        "sim-0    0  A100-SXM4-80GB  70%       -  mps 30%           j1    -       t       running",
+        "                                         mps 30%           j2/1  resnet  t       running",
+        "sim-0    1  A100-SXM4-80GB    -       -  free              -     -       -       -",
+        "sim-0    2  A100-SXM4-80GB    -       -  node unavailable  -     -       -       -",
     ]
     assert [gpu["slot"] for gpu in json.loads(run("gpus", "-o", "json").out)] == [0, 1, 2]
 
@@ -199,7 +199,7 @@ def test_top_prints_once_where_there_is_no_terminal(manager, run):
     manager.hold(job_view("j1"), RUNNING, FAILED)
     manager.gpu_views = [_gpu(0)]
     lines = run("top").out.splitlines()
-    assert lines[0] == "1 GPUs, 0 in use; 1 jobs placed, 1 waiting; policy fifo, belief none"
+    assert lines[0] == "1 GPUs, 0 in use; 1 jobs placed, 1 waiting; policy fifo"
     assert "j4" not in "".join(lines)
 
 
