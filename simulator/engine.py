@@ -18,6 +18,7 @@ from simpy.events import Event as Tick
 
 from placement.decision_log import lines
 from placement.interference import InterferenceModel
+from placement.kernels import compile_kernels
 from placement.lifecycle import ENDED, JobRecord, JobState
 from placement.model import (
     Event,
@@ -84,6 +85,8 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
         UnknownName, InvalidSpec: the policy does not exist.
     """
     loading_s = time.perf_counter()
+    if options.compiled:
+        compile_kernels()
     world = _World(rows, cluster, options)
     begun_s = time.perf_counter()
     with _calm_collector():

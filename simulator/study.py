@@ -22,7 +22,7 @@ DEFAULT_TRACE = Path(__file__).parent / "data" / "default-trace.csv"
 """Written by ``cotenant trace generate --jobs 1000 --seed 7 --arrivals diurnal``."""
 
 DEFAULT_CLUSTER = "8x8xA100-SXM4-80GB"
-"""The cluster that the default trace loads to about three quarters."""
+"""The cluster that goes with the default trace: some queueing under best-fit, much under strict FIFO."""
 
 OWN_OPTIONS = ("known_durations", "profiles")
 
