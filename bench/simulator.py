@@ -111,9 +111,9 @@ def growth_exponent(rows: Sequence[TraceRow], settings: Settings) -> float | Non
     few, many = GROWTH_JOBS
     if len(rows) < many:
         return None
-    times = [
-        best(settings.repeat, partial(simulated_s, rows[:jobs], "fifo", settings)) for jobs in (few, many)
-    ]
+    # A disturbed measurement tells more here than elsewhere, so each is taken at least twice.
+    repeat = max(settings.repeat, 2)
+    times = [best(repeat, partial(simulated_s, rows[:jobs], "fifo", settings)) for jobs in (few, many)]
     return math.log(times[1] / times[0]) / math.log(many / few)
 
 

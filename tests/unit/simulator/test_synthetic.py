@@ -1,4 +1,4 @@
-"""The synthetic generator: seeded to the byte, heavy tails, gangs and fractions; it made the default trace."""
+"""The synthetic generator: seeded to the byte, heavy tails, gangs and fractions; also the default trace."""
 
 import dataclasses
 from pathlib import Path
