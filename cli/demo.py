@@ -87,7 +87,8 @@ def _run(folder: Path, policy: str, screen: Screen, signals: StopSignals) -> lis
     settings = LocalSettings(
         data_dir=folder / "data",
         nodes=local_nodes(NODES),
-        manager_options=("--listen", "127.0.0.1:0", "--policy", policy),
+        listen="127.0.0.1:0",
+        manager_options=("--policy", policy),
     )
     cluster = LocalCluster(settings, signals.stop, screen.say)
     try:

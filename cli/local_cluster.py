@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cli.failures import BAD_INPUT
 from cli.supervisor import Program, Supervisor
 
 if TYPE_CHECKING:
@@ -38,6 +39,7 @@ class LocalSettings:
 
     data_dir: Path
     nodes: Sequence[LocalNode]
+    listen: str
     manager_options: Sequence[str] = ()
     agent_options: Sequence[str] = ()
 
@@ -63,19 +65,24 @@ class LocalCluster:
         """Start the manager and wait until it answers.
 
         Raises:
-            OperationFailed: it ended, or did not answer in time; the message holds its last word.
+            InvalidInput: it refused an option; the message holds its last word.
+            OperationFailed: it ended otherwise, or did not answer in time.
             Interrupted: the user wants it to end.
         """
         self.endpoint_path.unlink(missing_ok=True)
-        self.supervisor.start(self._manager())
+        self.supervisor.start(self._manager(self._settings.listen))
         self._wait_until("the manager", MANAGER, self._manager_answers)
-        return self._endpoint()
+        endpoint = self._endpoint()
+        # Started again, it must answer where the agents look for it, even if the port was any free one.
+        self.supervisor.change(self._manager(endpoint.url.removeprefix("http://")))
+        return endpoint
 
     def start_agents(self, client: Client) -> list[NodeView]:
         """Start one agent per node and wait until the manager knows them all as up.
 
         Raises:
-            OperationFailed: one ended, or did not join in time; the message holds its last word.
+            InvalidInput: one refused an option; the message holds its last word.
+            OperationFailed: one ended otherwise, or did not join in time.
             Interrupted: the user wants it to end.
         """
         wanted = {node.node_id for node in self._settings.nodes}
@@ -85,9 +92,10 @@ class LocalCluster:
             self._wait_until(f"node {node_id}", f"agent {node_id}", lambda: wanted <= _up(client))
         return [node for node in client.nodes() if node.node_id in wanted]
 
-    def _manager(self) -> Program:
+    def _manager(self, listen: str) -> Program:
         data_dir = self._settings.data_dir
-        arguments = _cotenant("manager", "--data-dir", str(data_dir), *self._settings.manager_options)
+        options = ("--listen", listen, "--data-dir", str(data_dir), *self._settings.manager_options)
+        arguments = _cotenant("manager", *options)
         return Program(MANAGER, arguments, data_dir / "manager.log")
 
     def _agent(self, node: LocalNode) -> Program:
@@ -112,13 +120,14 @@ class LocalCluster:
         )
 
     def _wait_until(self, what: str, program: str, there: Callable[[], bool]) -> None:
-        from placement.model import OperationFailed
+        from placement.model import InvalidInput, OperationFailed
 
         deadline_s = time.monotonic() + START_WAIT_S
         while not there():
-            word = self.supervisor.died(program)
-            if word is not None:
-                raise OperationFailed(f"{what} could not start: {word}")
+            death = self.supervisor.death_of(program)
+            if death is not None:
+                kind = InvalidInput if death.status == BAD_INPUT else OperationFailed
+                raise kind(f"{what} could not start: {death.last_word}")
             if time.monotonic() > deadline_s:
                 logs = self._settings.data_dir
                 raise OperationFailed(

@@ -39,6 +39,14 @@ class _Running:
     deaths_s: list[float] = field(default_factory=list)
 
 
+@dataclass(frozen=True, slots=True)
+class Death:
+    """How a program ended: its exit status, and the last line that it wrote."""
+
+    status: int
+    last_word: str
+
+
 class Supervisor:
     """Runs programs; they end in the opposite order of their start."""
 
@@ -54,12 +62,17 @@ class Supervisor:
         """
         self._running[program.name] = _Running(program, _spawn(program))
 
-    def died(self, name: str) -> str | None:
-        """What a program said last if it is dead, None while it lives."""
+    def change(self, program: Program) -> None:
+        """Run a program otherwise when it is started again; the one that runs is left alone."""
+        self._running[program.name].program = program
+
+    def death_of(self, name: str) -> Death | None:
+        """How a program ended, None while it lives."""
         running = self._running[name]
-        if running.process.poll() is None:
+        status = running.process.poll()
+        if status is None:
             return None
-        return last_line(running.program.log_path) or f"it ended with status {running.process.returncode}"
+        return Death(status, last_line(running.program.log_path) or f"it ended with status {status}")
 
     def revive(self) -> None:
         """Start programs again that died.
@@ -71,11 +84,12 @@ class Supervisor:
 
         now_s = time.monotonic()
         for name, running in self._running.items():
-            word = self.died(name)
-            if word is None:
+            death = self.death_of(name)
+            if death is None:
                 continue
-            running.deaths_s = [death for death in running.deaths_s if death > now_s - DEATHS_WITHIN_S]
+            running.deaths_s = [death_s for death_s in running.deaths_s if death_s > now_s - DEATHS_WITHIN_S]
             running.deaths_s.append(now_s)
+            word = death.last_word
             if len(running.deaths_s) > MOST_DEATHS:
                 raise OperationFailed(f"{name} ends again and again: {word}; see {running.program.log_path}")
             self._tell(f"{name} ended ({word}); starting it again")

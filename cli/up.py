@@ -74,7 +74,8 @@ def up(
     settings = LocalSettings(
         data_dir=(data_dir or default_data_dir()).absolute(),
         nodes=local_nodes(simulated),
-        manager_options=_options({"--listen": listen, "--policy": policy, "--belief": belief}),
+        listen=listen,
+        manager_options=_options({"--policy": policy, "--belief": belief}),
         agent_options=_options({"--truth": truth if simulated else None}),
     )
     with StopSignals().caught() as signals:

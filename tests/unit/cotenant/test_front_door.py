@@ -1,0 +1,116 @@
+"""What others import: little, lazily, and plug-ins beside what ships."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from importlib.metadata import EntryPoint
+
+import pytest
+
+import cotenant
+from cotenant import plugins
+from placement import interference, policies
+from placement.model import InvalidSpec, OperationFailed
+
+
+def test_importing_it_imports_the_standard_library_alone():
+    code = (
+        "import sys; before = set(sys.modules); import cotenant; cotenant.report_progress(1)\n"
+        "roots = {name.partition('.')[0] for name in set(sys.modules) - before}\n"
+        "print(*sorted(roots - set(sys.stdlib_module_names)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["cotenant"]
+
+
+@pytest.mark.parametrize("name", cotenant.__all__)
+def test_every_name_is_there(name):
+    assert getattr(cotenant, name) is not None
+    assert name in dir(cotenant)
+
+
+def test_a_name_that_is_not_there():
+    with pytest.raises(AttributeError, match="nonsense"):
+        cotenant.nonsense  # noqa: B018
+
+
+def test_simulating_in_one_call():
+    first = cotenant.simulate(policy="fifo", cluster="8x8xA100-SXM4-80GB", limit=20)
+    assert first.metrics.jobs_completed == 20
+    again = cotenant.simulate(policy="fifo", cluster="8x8xA100-SXM4-80GB", limit=20)
+    assert first.outcomes == again.outcomes
+
+
+class Largest:
+    name = "largest"
+    strict = False
+    preemptive = False
+    knows_durations = False
+
+    def rank(self, job, remaining_s):
+        return -job.workers * job.request.gpus
+
+
+@pytest.fixture
+def clean(monkeypatch):
+    """Registries that forget what a test adds."""
+    monkeypatch.setattr(policies, "ORDERS", dict(policies.ORDERS))
+    monkeypatch.setattr(policies, "PLACEMENTS", dict(policies.PLACEMENTS))
+    monkeypatch.setattr(plugins, "MODELS", dict(interference.MODELS))
+    monkeypatch.setattr(plugins, "_loaded", set())
+
+
+def test_a_policy_of_ones_own_decides(clean):
+    cotenant.register_policy("largest", order=Largest)
+    runs = [
+        cotenant.simulate(policy=name, cluster="2x8xA100-SXM4-80GB", limit=300)
+        for name in ("backfill", "largest")
+    ]
+    assert [run.metrics.jobs_total for run in runs] == [300, 300]
+    assert runs[0].outcomes != runs[1].outcomes
+
+
+def test_a_name_that_is_taken_is_refused(clean):
+    with pytest.raises(InvalidSpec, match="fifo"):
+        cotenant.register_policy("fifo", order=Largest)
+    with pytest.raises(InvalidSpec, match="additive"):
+        cotenant.register_model("additive", interference.NoInterference)
+
+
+def _offer(monkeypatch, *entries: EntryPoint) -> None:
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [e for e in entries if e.group == group])
+
+
+def test_installed_plugins_are_registered_once(clean, monkeypatch):
+    _offer(
+        monkeypatch,
+        EntryPoint("own-order", "placement.policies:Fifo", plugins.ORDERS),
+        EntryPoint("own-place", "placement.policies:Spread", plugins.PLACEMENTS),
+        EntryPoint("own-model", "placement.interference:NoInterference", plugins.INTERFERENCE_MODELS),
+    )
+    plugins.load_plugins()
+    plugins.load_plugins()
+    assert policies.ORDERS["own-order"] is policies.Fifo
+    assert policies.PLACEMENTS["own-place"] is policies.Spread
+    assert plugins.MODELS["own-model"] is interference.NoInterference
+
+
+def test_a_broken_plugin_is_named(clean, monkeypatch):
+    _offer(monkeypatch, EntryPoint("broken", "no_such_module:X", plugins.ORDERS))
+    with pytest.raises(OperationFailed, match=r"'broken' \(no_such_module:X\)"):
+        plugins.load_plugins()
+
+
+def test_the_example_compares_policies(capsys, monkeypatch):
+    import runpy
+    from pathlib import Path
+
+    example = Path(__file__).parents[3] / "examples" / "small-first" / "small_first.py"
+    monkeypatch.setattr(policies, "ORDERS", dict(policies.ORDERS))
+    runpy.run_path(str(example), run_name="__main__")
+    assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
+        "fifo",
+        "backfill",
+        "small-first",
+    ]
