@@ -18,7 +18,6 @@ from cli.supervisor import Death, Program, StopSignals, Supervisor, last_line
 from cli.sweep import end_processes_of, processes_of
 from placement.model import OperationFailed
 
-
 FOREVER = "while :; do sleep 0.01; done"
 
 

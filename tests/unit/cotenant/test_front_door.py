@@ -61,14 +61,16 @@ def clean(monkeypatch):
     monkeypatch.setattr(plugins, "_loaded", set())
 
 
-def test_a_policy_of_ones_own_decides(clean):
+def test_a_policy_of_ones_own_decides(clean, tmp_path):
+    """While the first job holds both GPUs, a small one and then a large one come in."""
+    trace = tmp_path / "trace.csv"
+    trace.write_text("job_id,submit_s,duration_s,gpus\nfirst,0,100,2\nsmall,10,100,1\nlarge,20,100,2\n")
     cotenant.register_policy("largest", order=Largest)
-    runs = [
-        cotenant.simulate(policy=name, cluster="2x8xA100-SXM4-80GB", limit=300)
-        for name in ("backfill", "largest")
-    ]
-    assert [run.metrics.jobs_total for run in runs] == [300, 300]
-    assert runs[0].outcomes != runs[1].outcomes
+    placed_s = {}
+    for policy in ("backfill", "largest"):
+        result = cotenant.simulate(trace, cluster="1x2xA100-SXM4-80GB", policy=policy)
+        placed_s[policy] = [outcome.first_placed_s for outcome in result.outcomes]
+    assert placed_s == {"backfill": [0, 100, 200], "largest": [0, 200, 100]}
 
 
 def test_a_name_that_is_taken_is_refused(clean):
