@@ -92,6 +92,7 @@ class Scheduler:
         self._claims: dict[str, JobRecord] = {}
         self._tenants_apart = False
         self._freed: set[int] = set()
+        self._impatient: list[JobRecord] = []
         self._transitions: list[Transition] = []
         self._commands: list[Command] = []
         self._attempts = Attempts(self)
@@ -110,6 +111,7 @@ class Scheduler:
             self._apply(event, now_s)
         self._attempts.enforce_time_limits(now_s)
         self._decide(now_s)
+        self._turn_away(now_s)
         step = Step(tuple(self._transitions), tuple(self._commands))
         self._transitions.clear()
         self._commands.clear()
@@ -183,6 +185,16 @@ class Scheduler:
             self._reject(record, self._bare, now_s)
         else:
             self.queue(record)
+            if job.immediate:
+                self._impatient.append(record)
+
+    def _turn_away(self, now_s: float) -> None:
+        """Reject the jobs of this step that would not wait and did not get a place."""
+        for record in self._impatient:
+            if record.state is JobState.QUEUED and record.attempt == 0:
+                self._line.discard(record.job.job_id)
+                self._reject(record, self._search, now_s)
+        self._impatient.clear()
 
     def could_ever_fit(self, record: JobRecord) -> bool:
         """Whether the cluster could hold the job if it were empty and every node available."""
@@ -247,9 +259,6 @@ class Scheduler:
         if assignments is not None:
             self._line.discard(record.job.job_id)
             self._take(record, assignments, now_s)
-        elif record.job.immediate:
-            self._line.discard(record.job.job_id)
-            self._reject(record, self._search, now_s)
         else:
             self._line.block(record.job.job_id)
 
@@ -293,14 +302,12 @@ class Scheduler:
 
     def _push_out(self, record: JobRecord, now_s: float) -> None:
         """Make a job leave: its shares are free for others to be accounted for, if not yet to be used."""
-        assignments = record.assignments
-        self.give_back(record)
         self.decisions += 1
         if record.state is JobState.PLACED:
-            record.assignments, record.waits_for = (), set()
-            self.note(record.move(Move.UNPLACE, now_s))
-            self.queue(record)
+            self._unplace(record, now_s)
             return
+        assignments = record.assignments
+        self.give_back(record)
         record.vacating, record.assignments = assignments, ()
         self._vacating.add(record.job.job_id, assignments)
         self._attempts.stop(record, StopCause.PREEMPTED, now_s)
@@ -335,9 +342,20 @@ class Scheduler:
         record.vacating = ()
         for other in list(self._claims.values()):
             other.waits_for.discard(record.job.job_id)
-            if not other.waits_for:
-                del self._claims[other.job.job_id]
+            if other.waits_for:
+                continue
+            del self._claims[other.job.job_id]
+            if all(self.available(assignment.node_id) for assignment in other.assignments):
                 self._attempts.start(other, Move.START, now_s)
+            else:
+                self._unplace(other, now_s)
+
+    def _unplace(self, record: JobRecord, now_s: float) -> None:
+        """A claim came to nothing: back to the waiting line."""
+        self.give_back(record)
+        record.assignments, record.waits_for = (), set()
+        self.note(record.move(Move.UNPLACE, now_s))
+        self.queue(record)
 
     # -- looking -------------------------------------------------------------------------------------------
 

@@ -1,0 +1,140 @@
+"""An auditor that believes only handles: what was ordered and reported, never the core's arrays."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from placement.interference import InterferenceModel, Resident
+from placement.model import (
+    Assignment,
+    Command,
+    Isolation,
+    Job,
+    Mode,
+    Node,
+    Profile,
+    Share,
+    StartWorker,
+    WorkerExited,
+)
+
+# MIG on an 80 GB A100 or H100, from NVIDIA's user guide: memory slices, compute slices.
+SLICES = {
+    "1g.10gb": (1, 1),
+    "1g.10gb+me": (1, 1),
+    "1g.20gb": (2, 1),
+    "2g.20gb": (2, 2),
+    "3g.40gb": (4, 3),
+    "4g.40gb": (4, 4),
+    "7g.80gb": (8, 7),
+}
+
+
+@dataclass(slots=True)
+class Auditor:
+    """Follows commands and reports, and says what is wrong with what runs side by side."""
+
+    nodes: dict[str, Node]
+    profiles: dict[str, Profile]
+    belief: InterferenceModel
+    jobs: dict[str, Job] = field(default_factory=dict)
+    running: dict[tuple[str, int], Assignment] = field(default_factory=dict)
+    ordered: set[tuple[str, int, int]] = field(default_factory=set)
+
+    def obey(self, commands: Iterable[Command]) -> None:
+        for command in commands:
+            if isinstance(command, StartWorker):
+                handle = (command.job_id, command.attempt, command.assignment.worker)
+                assert handle not in self.ordered, f"{handle} was started twice"
+                self.ordered.add(handle)
+                still = self.running.get((command.job_id, command.assignment.worker))
+                assert still is None, f"{handle} was started while an earlier attempt runs as {still}"
+                self.running[command.job_id, command.assignment.worker] = command.assignment
+
+    def report(self, event: WorkerExited) -> None:
+        del self.running[event.job_id, event.worker]
+
+    def complaints(self) -> list[str]:
+        held: dict[str, list[tuple[Job, Share]]] = defaultdict(list)
+        found = []
+        for node_id, node in self.nodes.items():
+            jobs = [self.jobs[job] for (job, _w), place in self.running.items() if place.node_id == node_id]
+            if node.cpu_milli is not None and sum(job.request.cpu_milli for job in jobs) > node.cpu_milli:
+                found.append(f"{node_id}: CPU")
+            if node.ram_bytes is not None and sum(job.request.ram_bytes for job in jobs) > node.ram_bytes:
+                found.append(f"{node_id}: RAM")
+        for (job_id, _worker), place in self.running.items():
+            own = {gpu.uuid for gpu in self.nodes[place.node_id].gpus}
+            uuids = [share.gpu_uuid for share in place.shares]
+            if len(set(uuids)) != self.jobs[job_id].request.gpus or not own.issuperset(uuids):
+                found.append(f"{job_id}: wrong GPUs {uuids} on {place.node_id}")
+            for share in place.shares:
+                held[share.gpu_uuid].append((self.jobs[job_id], share))
+        for node in self.nodes.values():
+            for gpu in node.gpus:
+                found += [f"{gpu.uuid}: {wrong}" for wrong in self._on_gpu(gpu.model, gpu.memory_bytes, held[gpu.uuid])]
+        return found
+
+    def _on_gpu(self, model: str, memory_bytes: int | None, held: list[tuple[Job, Share]]) -> list[str]:
+        shares = [share for _job, share in held]
+        modes = {share.mode for share in shares}
+        wrong = []
+        if len(modes) > 1:
+            wrong.append(f"modes {modes}")
+        if sum(share.compute_milli for share in shares) > 1000:
+            wrong.append("compute")
+        stated = sum(share.memory_bytes or 0 for share in shares)
+        if memory_bytes is not None and stated > memory_bytes:
+            wrong.append("memory")
+        if modes == {Mode.EXCLUSIVE} and len(shares) > 1:
+            wrong.append("an exclusive GPU with company")
+        if modes == {Mode.MPS} and len(shares) > 48:
+            wrong.append("MPS clients")
+        if modes == {Mode.MIG}:
+            wrong += _overlaps(shares)
+        for job, share in held:
+            if share.mode not in job.request.modes:
+                wrong.append(f"{job.job_id} in mode {share.mode} that it does not accept")
+            if job.request.isolation is Isolation.HARDWARE and share.mode not in (Mode.MIG, Mode.EXCLUSIVE):
+                wrong.append(f"{job.job_id} is not isolated by hardware")
+            if job.request.isolation is Isolation.TENANT and share.mode is not Mode.MIG:
+                wrong += [f"{job.job_id} beside {other.job_id}" for other, _s in held if other.tenant != job.tenant]
+            if job.request.compute_milli is not None and share.compute_milli < job.request.compute_milli:
+                wrong.append(f"{job.job_id} got less compute than it asked for")
+            if job.request.memory_bytes and (share.memory_bytes or 1 << 62) < job.request.memory_bytes:
+                wrong.append(f"{job.job_id} got less memory than it asked for")
+        return wrong + self._broken(model, held)
+
+    def _broken(self, model: str, held: list[tuple[Job, Share]]) -> list[str]:
+        """Promises that do not hold by the upper bound, or that nobody can vouch for."""
+        residents = tuple(
+            Resident(self.profiles.get(job.profile or ""), share.mode, share.compute_milli) for job, share in held
+        )
+        predictions = self.belief.predict(model, residents)
+        return [
+            f"promise of {job.job_id}: {prediction.upper} > {job.request.max_slowdown}"
+            for (job, share), prediction in zip(held, predictions, strict=True)
+            if job.request.max_slowdown is not None
+            and share.mode is not Mode.EXCLUSIVE
+            and (prediction.upper is None or prediction.upper > job.request.max_slowdown)
+        ]
+
+
+def _overlaps(shares: list[Share]) -> list[str]:
+    taken: set[int] = set()
+    compute = 0
+    wrong = []
+    for share in shares:
+        memory, cut = SLICES[share.mig_profile or ""]
+        compute += cut
+        wanted = set(range(share.mig_start or 0, (share.mig_start or 0) + memory))
+        if wanted & taken or max(wanted) > 7:
+            wrong.append(f"slices overlap at {sorted(wanted & taken)}")
+        taken |= wanted
+    if compute > 7:
+        wrong.append(f"{compute} compute slices")
+    if sum(share.mig_profile == "1g.10gb+me" for share in shares) > 1:
+        wrong.append("two media engines")
+    return wrong
