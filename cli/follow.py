@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from manager.wire.client import Client
     from manager.wire.models import JobView
 
+Answer = TypeVar("Answer")
 POLL_S = 0.3
 PATIENCE_S = 60.0
 """How long a manager that stopped answering is waited for: it may be starting again."""
 
 
-def patiently(ask: Callable[[], JobView], patience_s: float = PATIENCE_S) -> JobView:
+def patiently(ask: Callable[[], Answer], patience_s: float = PATIENCE_S) -> Answer:
     """The answer of ``ask``; while the manager cannot be reached, ask again for a while.
 
     Raises:

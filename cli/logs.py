@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sys
 import time
-from typing import IO, TYPE_CHECKING
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING
 
 import click
 
@@ -12,6 +14,9 @@ from cli.connection import connect, manager_option
 
 if TYPE_CHECKING:
     from manager.wire.client import Client
+    from manager.wire.models import LogChunk
+
+    Ask = Callable[[Callable[[], LogChunk]], LogChunk]
 
 
 @click.command(short_help="Print the output of a job.")
@@ -31,30 +36,31 @@ def logs(job: str, follow: bool, worker: int, attempt: int | None, manager_url: 
       cotenant logs -f 01hx3k
       cotenant logs --worker 1 --attempt 2 01hx3k
     """  # noqa: D301 - click reads the backspace character
+    from cli.follow import patiently
+
     with connect(manager_url) as client:
-        copy = _Copy(client, sys.stdout.buffer, job, worker)
         if follow:
-            _follow(copy, attempt)
+            _follow(_Copy(client, job, worker, patiently), attempt)
         else:
-            copy.rest(attempt)
+            _Copy(client, job, worker, lambda ask: ask()).rest(attempt)
 
 
 class _Copy:
     """Copies one worker's output, part by part."""
 
-    def __init__(self, client: Client, out: IO[bytes], job_id: str, worker: int) -> None:
+    def __init__(self, client: Client, job_id: str, worker: int, ask: Ask) -> None:
         self.client = client
         self.job_id = job_id
-        self._out = out
         self._worker = worker
+        self._ask = ask
 
     def rest(self, attempt: int | None, offset: int = 0) -> tuple[int, bool]:
         """Copy what is there from ``offset`` on; returns the new offset, and whether that was the end."""
         while True:
-            chunk = self.client.logs(self.job_id, self._worker, attempt, offset)
+            chunk = self._ask(partial(self.client.logs, self.job_id, self._worker, attempt, offset))
             if chunk.data:
-                self._out.write(chunk.data)
-                self._out.flush()
+                sys.stdout.buffer.write(chunk.data)
+                sys.stdout.buffer.flush()
             attempt = chunk.attempt
             if chunk.complete or chunk.next_offset <= offset:
                 return max(offset, chunk.next_offset), chunk.complete

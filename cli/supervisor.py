@@ -41,7 +41,7 @@ class _Running:
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """How a program ended: its exit status, and the last line that it wrote."""
+    """How a program ended: its exit status, and its last line, or else what is known."""
 
     status: int
     last_word: str
@@ -72,7 +72,9 @@ class Supervisor:
         status = running.process.poll()
         if status is None:
             return None
-        return Death(status, last_line(running.program.log_path) or f"it ended with status {status}")
+        if status < 0:
+            return Death(status, f"killed by signal {-status}")
+        return Death(status, last_line(running.program.log_path) or f"exit status {status}")
 
     def revive(self) -> None:
         """Start programs again that died.

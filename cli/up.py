@@ -166,7 +166,7 @@ def _greet(endpoint: Endpoint, nodes: Sequence[NodeView], client: Client) -> Non
     click.echo(f"manager at {endpoint.url}, policy {info.policy}, belief {info.belief}")
     for node in nodes:
         kind = "simulated " if node.simulated else ""
-        click.echo(f"node {node.node_id}: {kind}{models_text(node.gpus)}")
+        click.echo(f"node {node.node_id}: {kind}{models_text(node.gpus) if node.gpus else 'no GPUs'}")
     click.echo("submit with: cotenant submit --gpus 1 -- python train.py    (Ctrl-C ends)")
 
 

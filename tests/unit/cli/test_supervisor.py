@@ -59,7 +59,13 @@ def test_a_death_is_told_with_the_last_word(programs, tmp_path):
 def test_a_silent_death_is_told_with_its_status(programs, tmp_path):
     programs.start(shell(tmp_path, "exit 4"))
     until(lambda: programs.death_of("program") is not None)
-    assert programs.death_of("program") == Death(4, "it ended with status 4")
+    assert programs.death_of("program") == Death(4, "exit status 4")
+
+
+def test_a_violent_death_is_told_as_such(programs, tmp_path):
+    programs.start(shell(tmp_path, "echo all is well; kill -9 $$"))
+    until(lambda: programs.death_of("program") is not None)
+    assert programs.death_of("program") == Death(-9, "killed by signal 9")
 
 
 def test_the_dead_are_started_again_as_they_were_changed(programs, tmp_path, told):
@@ -69,7 +75,7 @@ def test_the_dead_are_started_again_as_they_were_changed(programs, tmp_path, tol
     programs.revive()
     until((tmp_path / "again").exists)
     assert programs.death_of("program") is None
-    assert told == ["program ended (it ended with status 1); starting it again"]
+    assert told == ["program ended (exit status 1); starting it again"]
 
 
 def test_who_dies_again_and_again_is_given_up(programs, tmp_path):
