@@ -54,7 +54,8 @@ class Intake:
                 update(t.manager_state).values(job_sequence=t.manager_state.c.job_sequence + 1)
             )
             sequence = connection.execute(select(t.manager_state.c.job_sequence)).scalar_one()
-            job = submission.spec.to_job(f"job-{sequence}", submission.now_s, sequence)
+            # Counted from 0 like the rows of a trace: policies that draw by it decide alike in a replay.
+            job = submission.spec.to_job(f"job-{sequence}", submission.now_s, sequence - 1)
             _insert_job(connection, JobRecord(job), spec_text)
             if submission.key is not None:
                 values = {"key": submission.key, "fingerprint": fingerprint, "job_id": job.job_id}

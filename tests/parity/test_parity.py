@@ -1,0 +1,133 @@
+"""The live manager and the simulator decide alike: one trace through both gives the same decision log."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from manager.loop import CoreSettings
+from manager.store import StoreFailed
+from placement.interference import model_named
+from simulator.cluster_spec import ClusterSpec
+from simulator.engine import SimulationOptions, simulate
+from tests.parity import workload
+from tests.parity.live import LiveRun, Scenario
+
+JOBS = 100
+SEED = 18
+
+
+def scenario(policy: str) -> Scenario:
+    core = CoreSettings(policy=policy, belief="additive", seed=7)
+    return Scenario(workload.rows(SEED, JOBS), workload.cluster(), workload.PROFILES, core)
+
+
+def simulated_log(given: Scenario) -> list[str]:
+    options = SimulationOptions(
+        policy=given.core.policy,
+        truth=model_named("none"),
+        belief=model_named(given.core.belief),
+        seed=given.core.seed,
+        profiles=given.profiles,
+        keep_decision_log=True,
+    )
+    return simulate(given.rows, ClusterSpec("parity", tuple(given.nodes)), options).decision_log
+
+
+@pytest.mark.parametrize("policy", ["fifo", "best-fit", "srtf", "random"])
+def test_live_loop_and_simulator_decide_alike(policy: str, tmp_path: Path) -> None:
+    given = scenario(policy)
+    live = LiveRun(tmp_path, given).replay()
+    assert len(live) > 3 * JOBS
+    assert live == simulated_log(given)
+
+
+def test_the_workload_uses_what_it_is_meant_to_use() -> None:
+    """Guards the tests here: a log without these proves little."""
+    log = "\n".join(simulated_log(scenario("srtf")))
+    for expected in (
+        ":mps:",
+        ":mig/2g.20gb@",
+        ":timeslice:",
+        ":exclusive:",
+        " preempted",
+        "-> rejected",
+        "-> placed",
+    ):
+        assert expected in log
+
+
+@pytest.mark.parametrize("policy", ["fifo", "best-fit", "random"])
+def test_restarts_at_random_moments_change_no_decision(policy: str, tmp_path: Path) -> None:
+    given = scenario(policy)
+    draw = random.Random(3)
+    restarts = 0
+
+    def disturb(run: LiveRun) -> None:
+        nonlocal restarts
+        if draw.random() < 0.2:
+            restarts += 1
+            run.crash()
+
+    live = LiveRun(tmp_path, given, disturb).replay()
+    assert restarts > 20
+    assert live == simulated_log(given)
+
+
+def test_restarts_lose_and_double_no_job_under_preemption(tmp_path: Path) -> None:
+    """A restored srtf may look again at jobs that the dead one had given up on, so its log may differ."""
+    given = scenario("srtf")
+    draw = random.Random(3)
+
+    def disturb(run: LiveRun) -> None:
+        if draw.random() < 0.1:
+            run.crash()
+
+    live = LiveRun(tmp_path, given, disturb).replay()
+    ends = [line.split()[1] for line in live if line.endswith(("-> succeeded", "-> rejected"))]
+    assert sorted(ends) == sorted(row.job_id for row in given.rows)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "best-fit"])
+def test_failing_transactions_change_no_decision(policy: str, tmp_path: Path) -> None:
+    given = scenario(policy)
+    draw = random.Random(4)
+    failures = 0
+
+    def disturb(run: LiveRun) -> None:
+        steps = run.store.steps
+        commit = type(steps).commit.__get__(steps)
+
+        def unreliable(*arguments: object) -> dict[str, int]:
+            nonlocal failures
+            chance = draw.random()
+            if chance < 0.1:
+                failures += 1
+                raise StoreFailed("full disk, before anything was written")
+            versions: dict[str, int] = commit(*arguments)
+            return versions
+
+        steps.commit = unreliable  # type: ignore[method-assign]
+
+    live = LiveRun(tmp_path, given, disturb).replay()
+    assert failures > 10
+    assert live == simulated_log(given)
+
+
+@pytest.mark.parametrize("policy", ["best-fit", "srtf"])
+def test_the_store_holds_what_the_scheduler_knows_after_every_step(policy: str, tmp_path: Path) -> None:
+    checked = 0
+
+    def compare(run: LiveRun) -> None:
+        nonlocal checked
+        checked += 1
+        stored = run.store.steps.load()
+        known = run.loop.ask(lambda scheduler: scheduler.snapshot())
+        assert list(stored.records) == sorted(known.records, key=lambda record: record.job.sequence)
+        assert [node for node, _state in stored.nodes] == [node for node, _up in known.nodes]
+        assert (stored.events, stored.decisions) == (known.events, known.decisions)
+
+    LiveRun(tmp_path, scenario(policy), compare).replay()
+    assert checked > JOBS
