@@ -27,3 +27,13 @@ class Environment(simpy.Environment):
         event.callbacks = [callback]
         heappush(self._queue, (at_s, priority, next(self._eid), event))
         return event
+
+    def advance(self) -> bool:
+        """Let all happen that happens next at one time; False when nothing is left."""
+        queue = self._queue
+        if not queue:
+            return False
+        next_s = queue[0][0]
+        while queue and queue[0][0] == next_s:
+            self.step()
+        return True

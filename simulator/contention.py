@@ -88,6 +88,11 @@ class Contention:
             self._touched[gpu_uuid] = None
         run.slowdowns.clear()
 
+    @property
+    def disturbed(self) -> bool:
+        """Whether anybody came or went since the last look at :meth:`changed`."""
+        return bool(self._touched)
+
     def changed(self) -> dict[Running, dict[str, float | None]]:
         """Jobs that are slowed differently since the last call, with the new slowdown by GPU."""
         changes: dict[Running, dict[str, float | None]] = {}

@@ -7,7 +7,6 @@ the residents of a touched GPU are looked at again.
 from __future__ import annotations
 
 import gc
-import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -157,14 +156,9 @@ class _World:
         env = self.env
         if self._arrivals:
             env.at(self._arrivals[0].job.submit_s, ARRIVAL, self._arrive)
-        while True:
-            next_s = env.peek()
-            if (self._batch or self._due) and next_s > env.now:
+        while env.advance():
+            if self._batch or self._due:
                 self._decide()
-            elif next_s == math.inf:
-                return
-            else:
-                env.step()
 
     # What happens in the world.
 
@@ -268,6 +262,8 @@ class _World:
 
     def _reschedule(self, now_s: float) -> None:
         """New jobs, and those whose neighbours changed, get the time at which they will be done."""
+        if not self._fresh and not self._contention.disturbed:
+            return
         pending = dict.fromkeys(self._fresh)
         self._fresh.clear()
         for run, slowdowns in self._contention.changed().items():
