@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import random
 import shutil
 import sys
 import tempfile
@@ -41,7 +40,7 @@ def play(seed: int, kills: int, folder: Path) -> Round:
     cluster = Cluster(root)
     try:
         cluster.start_all()
-        killed = kill_round(cluster, random.Random(seed), kills)
+        killed = kill_round(cluster, seed, kills)
         try:
             found = problems(cluster, cluster.wait_for_end())
         except AssertionError as error:

@@ -12,8 +12,10 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -28,6 +30,7 @@ LEASE_S = 20.0
 FENCE_S = 120.0
 START_TIMEOUT_S = 40.0
 END_TIMEOUT_S = 90.0
+JOBS_PER_KILL = 2
 
 _PROGRAM = """
 import os, sys, time
@@ -37,8 +40,10 @@ fd = os.open(mark + "." + rank, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 os.write(fd, (os.environ["COTENANT_ATTEMPT"] + "\\n").encode())
 os.close(fd)
 progress = os.open(os.environ["COTENANT_PROGRESS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+printed = os.open(mark + "." + rank + ".printed", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 for i in range(lines):
     print("line", i, "of", lines, "from", rank, flush=True)
+    os.write(printed, b".")
     os.write(progress, f"step={i + 1} t={time.monotonic():.6f}\\n".encode())
     time.sleep(pause_s)
 sys.exit(status)
@@ -236,14 +241,32 @@ def plan(root: Path, draw: random.Random, number: int) -> Planned:
     )
 
 
-def kill_round(cluster: Cluster, draw: random.Random, kills: int) -> list[str]:
-    """Keep jobs coming and kill processes at random moments; returns what was killed, in order."""
+def kill_round(cluster: Cluster, seed: int, kills: int) -> list[str]:
+    """Keep jobs coming and kill processes at random moments; returns what was killed, in order.
+
+    Raises:
+        AssertionError: a job was not accepted in time although the manager was started again and again.
+    """
+    wanted = threading.Semaphore(0)
+    with ThreadPoolExecutor(1) as pool:
+        submitted = pool.submit(_keep_submitting, cluster, random.Random(f"{seed}/jobs"), kills, wanted)
+        try:
+            killed = _keep_killing(cluster, random.Random(f"{seed}/kills"), kills, wanted)
+        finally:
+            wanted.release(
+                JOBS_PER_KILL * kills
+            )  # so that the other thread ends whatever went wrong in this one
+        submitted.result()
+    return killed
+
+
+def _keep_killing(
+    cluster: Cluster, draw: random.Random, kills: int, wanted: threading.Semaphore
+) -> list[str]:
     killed = []
-    for number in range(kills):
-        for extra in range(2):
-            key = f"key-{number}-{extra}"
-            cluster.submit(plan(cluster.root, draw, len(cluster.accepted)), key)
-        time.sleep(draw.uniform(0.0, 1.0))  # the moment of the kill, not a wait for something
+    for _ in range(kills):
+        wanted.release(JOBS_PER_KILL)
+        time.sleep(draw.uniform(0.2, 2.2))  # the moment of the kill, not a wait for something
         victims = draw.choice((["manager"], ["node-0"], ["node-1"], ["manager", "node-0"], cluster.names()))
         for name in victims:
             cluster.kill(name)
@@ -252,6 +275,12 @@ def kill_round(cluster: Cluster, draw: random.Random, kills: int) -> list[str]:
         for name in victims:
             cluster.start(name)
     return killed
+
+
+def _keep_submitting(cluster: Cluster, draw: random.Random, kills: int, wanted: threading.Semaphore) -> None:
+    for number in range(JOBS_PER_KILL * kills):
+        wanted.acquire()
+        cluster.submit(plan(cluster.root, draw, number), f"key-{number}")
 
 
 def problems(cluster: Cluster, jobs: list[JobView]) -> list[str]:
@@ -291,8 +320,14 @@ def _output_facts(
         if chunk.next_offset == offset:
             break
         offset = chunk.next_offset
+    wanted = planned.output(worker)
+    if planned.status != 0 and job.workers > 1 and text.decode() != wanted:
+        # When a worker of a gang fails the others are stopped: then what it printed must be there, no more.
+        printed = Path(f"{planned.mark}.{worker}.printed")
+        lines = max(printed.stat().st_size if printed.exists() else 0, text.count(b"\n"))
+        wanted = "".join(wanted.splitlines(keepends=True)[:lines])
     return [
-        (f"output of worker {worker}", text.decode(), planned.output(worker)),
+        (f"output of worker {worker}", text.decode(), wanted),
         (f"output of worker {worker} complete", complete, True),
     ]
 
