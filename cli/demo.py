@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -38,6 +38,8 @@ class Verdict:
 
     job: DemoJob
     view: JobView
+    predicted: float | None
+    """The worst that was predicted for it while it ran: neighbours come and go."""
 
     @property
     def as_expected(self) -> bool:
@@ -111,15 +113,17 @@ def _with_cluster(cluster: LocalCluster, screen: Screen, signals: StopSignals) -
             client.put_profile(profile)
         ids = {job.name: client.submit(job.spec(EXAMPLES)).job_id for job in JOBS}
         try:
-            _watch(client, screen, signals, cluster.supervisor.revive)
+            worst = _watch(client, screen, signals, cluster.supervisor.revive)
         except Interrupted:
             end_jobs(client, list(ids.values()), signals)
             raise
-        return [Verdict(job, client.job(ids[job.name])) for job in JOBS]
+        return [Verdict(job, client.job(ids[job.name]), worst.get(ids[job.name])) for job in JOBS]
 
 
-def _watch(client: Client, screen: Screen, signals: StopSignals, revive: Callable[[], None]) -> None:
-    """Show the cluster until every job has ended.
+def _watch(
+    client: Client, screen: Screen, signals: StopSignals, revive: Callable[[], None]
+) -> dict[str, float]:
+    """Show the cluster until every job has ended; returns the worst slowdown predicted for each, by id.
 
     Raises:
         Interrupted: the user wants it to end.
@@ -127,18 +131,30 @@ def _watch(client: Client, screen: Screen, signals: StopSignals, revive: Callabl
     """
     from placement.model import OperationFailed
 
+    worst: dict[str, float] = {}
     deadline_s = time.monotonic() + TIME_LIMIT_S
     while True:
         picture = Picture.of(client)
         screen.picture(picture)
         if not picture.jobs:
-            return
+            return worst
+        for job_id, slowdown in _predicted(client, picture):
+            worst[job_id] = max(slowdown, worst.get(job_id, 0.0))
         if time.monotonic() > deadline_s:
             late = ", ".join(job.name for job in picture.jobs)
             raise OperationFailed(f"the jobs did not end within {TIME_LIMIT_S:g} s: {late}")
         if signals.stop.wait(LOOK_S):
             raise Interrupted
         revive()
+
+
+def _predicted(client: Client, picture: Picture) -> Iterator[tuple[str, float]]:
+    """The slowdown predicted for each running job among its present neighbours, where one is known."""
+    for job in picture.jobs:
+        if job.state.value == "running":
+            slowdown = client.explanation(job.job_id).predicted_slowdown
+            if slowdown is not None:
+                yield job.job_id, slowdown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

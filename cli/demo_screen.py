@@ -143,7 +143,7 @@ def result_listing(verdicts: Sequence[Verdict]) -> Listing[Verdict]:
         Column("RESULT", _result),
         Column("RAN ON", _place, flexible=True),
         Column("WITH", lambda verdict: _neighbours(verdict, names), flexible=True),
-        Column("PREDICTED", lambda verdict: slowdown_text(verdict.view.predicted_slowdown), Align.RIGHT),
+        Column("PREDICTED", lambda verdict: slowdown_text(verdict.predicted), Align.RIGHT),
         Column("OBSERVED", lambda verdict: slowdown_text(verdict.view.observed_slowdown), Align.RIGHT),
     ]
     return Listing(columns, verdicts, lambda verdict: verdict.job.name, "no jobs")

@@ -29,14 +29,21 @@ def status(job: str, output: str, manager_url: str | None) -> None:
     """  # noqa: D301 - click reads the backspace character
     from cli.job_columns import model_json
     from cli.tables import Format, show_json
+    from placement.lifecycle import HOLDING
 
     with connect(manager_url) as client:
         view = client.job(job)
         events = client.events(job)
+        now = client.explanation(job) if view.state in HOLDING else None
     form = Format(output)
     if form is Format.JSON:
         show_json(model_json(view) | {"events": [model_json(event) for event in events]})
         return
+    if now is not None:
+        # The job's own prediction is that of its placement; neighbours have come and gone since.
+        view = view.model_copy(
+            update={"predicted_slowdown": now.predicted_slowdown, "predicted_upper": now.predicted_upper}
+        )
     click.echo("\n".join([*job_lines(view, wide=form is Format.WIDE), *_life(view, events)]))
 
 

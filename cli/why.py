@@ -51,7 +51,7 @@ def explained(job: JobView, explanation: ExplanationView) -> list[str]:
     from placement.lifecycle import HOLDING
 
     lines = [_headline(job)]
-    if job.state in HOLDING:
+    if job.state in HOLDING and explanation.candidates:
         lines.append(f"candidates: {explanation.candidates} GPUs could have held it")
     elif job.state.value == "queued":
         lines.append(

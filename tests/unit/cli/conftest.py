@@ -113,7 +113,16 @@ class FakeClient:
         return view if view.state in ENDED else view.model_copy(update={"state": JobState.CANCELLED})
 
     def explanation(self, job_id: str) -> models.ExplanationView:
-        return self.manager.explanations[job_id]
+        view = self.manager.lives[job_id][-1]
+        known = models.ExplanationView(
+            job_id=job_id,
+            outcome="fit",
+            reasons={},
+            candidates=0,
+            predicted_slowdown=view.predicted_slowdown,
+            predicted_upper=view.predicted_upper,
+        )
+        return self.manager.explanations.get(job_id, known)
 
     def events(self, job_id: str) -> list[models.JobEvent]:
         return self.manager.event_views

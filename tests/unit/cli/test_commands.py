@@ -77,6 +77,14 @@ def test_unknown_slowdown_reads_unknown(manager, run):
     assert run("status", "j2").out.count("unknown") == 2
 
 
+def test_status_shows_what_is_predicted_among_the_present_neighbours(manager, run):
+    manager.hold(RUNNING)
+    manager.explanations["j2"] = models.ExplanationView(
+        job_id="j2", outcome="fit", reasons={}, candidates=0, predicted_slowdown=1.5, predicted_upper=1.6
+    )
+    assert "predicted slowdown: 1.50x (up to 1.60x)" in run("status", "j2").out
+
+
 def test_status_shows_a_life_and_no_control_characters(manager, run):
     manager.hold(FAILED)
     manager.event_views = [
