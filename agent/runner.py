@@ -70,6 +70,7 @@ class Runner:
             return self._end(EndCause.LAUNCH_FAILED, None, problem)
         for handle, act in ((reader, self._copy), (signals, _drain), (self._wake, self._woken)):
             self._selector.register(handle, selectors.EVENT_READ, act)
+        self._look(time.monotonic())  # a pace set beforehand counts from the first moment
         while self._status is None:
             self._turn()
         leftovers.kill_group(self._pid)

@@ -1,0 +1,396 @@
+"""The agent's threads with real shims, under a manager that answers as the test says."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from agent import attempt
+from agent.journal import Journal
+from agent.loop import Agent
+from agent.simulated import SimulatedDevices
+from manager.wire.agent_models import (
+    AgentCommand,
+    CommandKind,
+    Heartbeat,
+    NodeReport,
+    ReportKind,
+    Welcome,
+    WorkerReport,
+)
+from manager.wire.client import Client, WrongOffset
+from manager.wire.models import AssignmentView, ProfileSpec, ShareView
+from placement.model import (
+    CotenantError,
+    ExitCause,
+    InvalidInput,
+    Mode,
+    NotFound,
+    OperationFailed,
+    StopCause,
+    Unreachable,
+)
+
+pytestmark = pytest.mark.integration
+DEADLINE_S = 30.0
+
+
+@dataclass
+class Manager:
+    """Stands in for the client of a manager: keeps what it is told, fails as it is told."""
+
+    epoch: int = 1
+    fence_s: float = 60.0
+    outbox: list[AgentCommand] = field(default_factory=list)
+    acked: list[int] = field(default_factory=list)
+    reports: dict[str, WorkerReport] = field(default_factory=dict)
+    logs: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
+    registered: list[NodeReport] = field(default_factory=list)
+    beats: list[Heartbeat] = field(default_factory=list)
+    profiles: list[ProfileSpec] = field(default_factory=list)
+    failing: dict[str, CotenantError] = field(default_factory=dict)
+    """What a call of that name raises instead of answering."""
+    called: dict[str, int] = field(default_factory=dict)
+
+    def _call(self, name: str) -> None:
+        self.called[name] = self.called.get(name, 0) + 1
+        if name in self.failing:
+            raise self.failing[name]
+
+    def register(self, node_id: str, report: NodeReport) -> Welcome:
+        self._call("register")
+        self.registered.append(report)
+        return self._welcome()
+
+    def heartbeat(self, node_id: str, heartbeat: Heartbeat) -> Welcome:
+        self._call("heartbeat")
+        self.beats.append(heartbeat)
+        return self._welcome()
+
+    def _welcome(self) -> Welcome:
+        return Welcome(epoch=self.epoch, lease_s=0.4, fence_s=self.fence_s, profiles=self.profiles)
+
+    def commands(self, node_id: str, after: int, wait_s: float) -> list[AgentCommand]:
+        self._call("commands")
+        time.sleep(0.02)  # a long poll does not answer at once
+        return [command for command in self.outbox if command.sequence > after]
+
+    def ack(self, node_id: str, sequence: int) -> None:
+        self._call("ack")
+        self.acked.append(sequence)
+        self.outbox = [command for command in self.outbox if command.sequence > sequence]
+
+    def report(self, node_id: str, reports: Sequence[WorkerReport]) -> None:
+        self._call("report")
+        for report in reports:
+            if report.kind is ReportKind.EXITED:
+                # The promise: all output is there before the exit is told.
+                assert report.report_id not in self.reports, "an exit was reported twice"
+            self.reports[report.report_id] = report
+
+    def append_log(self, node_id: str, worker: tuple[str, int, int], offset: int, data: bytes) -> int:
+        self._call("append_log")
+        held = self.logs.get(tuple(worker), b"")  # type: ignore[call-overload]
+        if offset != len(held):
+            raise WrongOffset("go on from there", len(held))
+        self.logs[tuple(worker)] = held + data  # type: ignore[index]
+        return len(held) + len(data)
+
+    # What tests ask
+
+    def exit_of(self, job_id: str, number: int = 1) -> WorkerReport:
+        name = f"{job_id}/{number}/0/exited"
+        until(lambda: name in self.reports, f"{name} is reported")
+        return self.reports[name]
+
+    def log(self, job_id: str, number: int = 1) -> str:
+        return self.logs.get((job_id, number, 0), b"").decode()
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not condition():
+        assert time.monotonic() < deadline_s, f"not in time: {what}"
+        time.sleep(0.01)
+
+
+SHARE = ShareView(gpu_uuid="GPU-n-0", mode=Mode.TIMESLICE, compute_milli=500, memory_bytes=1 << 30)
+
+
+def start(sequence: int, script: str, job_id: str = "job-1", **fields: object) -> AgentCommand:
+    return AgentCommand.model_validate(
+        {
+            "sequence": sequence,
+            "epoch": 1,
+            "kind": CommandKind.START,
+            "job_id": job_id,
+            "attempt": 1,
+            "worker": 0,
+            "command": ["sh", "-c", script],
+            "assignment": AssignmentView(worker=0, node_id="n", shares=[SHARE]),
+            **fields,
+        }
+    )
+
+
+def stop(sequence: int, job_id: str = "job-1", grace_s: float = 0.0) -> AgentCommand:
+    return AgentCommand(
+        sequence=sequence,
+        epoch=1,
+        kind=CommandKind.STOP,
+        job_id=job_id,
+        attempt=1,
+        worker=0,
+        cause=StopCause.CANCELLED,
+        grace_s=grace_s,
+    )
+
+
+@contextmanager
+def agent_on(manager: Manager, data_dir: Path) -> Iterator[Agent]:
+    journal = Journal(data_dir)
+    devices = SimulatedDevices.named("2xA100-SXM4-80GB", "n", "additive")
+    agent = Agent("n", cast(Client, manager), journal, devices)
+    thread = threading.Thread(target=agent.run, args=(random.Random(1),))
+    thread.start()
+    try:
+        yield agent
+    finally:
+        agent.stop()
+        thread.join()
+        journal.close()
+
+
+@pytest.fixture
+def manager() -> Manager:
+    return Manager()
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "agent"
+
+
+def folder_of(data_dir: Path, job_id: str = "job-1") -> Path:
+    return data_dir / "attempts" / f"{job_id}.1.0"
+
+
+def test_a_job_from_its_command_to_its_exit_report(manager: Manager, data_dir: Path) -> None:
+    manager.outbox = [start(1, "echo hello; exit 3")]
+    with agent_on(manager, data_dir):
+        report = manager.exit_of("job-1")
+        until(lambda: manager.acked == [1], "the command is acknowledged")
+    assert (report.cause, report.exit_code) == (ExitCause.EXITED, 3)
+    assert report.served_s is not None
+    assert "job-1/1/0/started" in manager.reports
+    assert manager.log("job-1") == "hello\n"
+    assert manager.registered[0].simulated
+    assert len(manager.registered[0].gpus) == 2
+
+
+def test_a_command_that_comes_again_is_done_once(manager: Manager, data_dir: Path, tmp_path: Path) -> None:
+    again = start(1, f"echo run >> {tmp_path}/runs")
+    manager.outbox = [again]
+    manager.failing["ack"] = Unreachable("gone")
+    with agent_on(manager, data_dir):
+        manager.exit_of("job-1")
+        until(lambda: not folder_of(data_dir).exists(), "it is tidied away")
+        seen = manager.called["commands"]
+        until(lambda: manager.called["commands"] > seen + 2, "the command came again")
+    with agent_on(manager, data_dir):  # and after a restart
+        seen = manager.called["commands"]
+        until(lambda: manager.called["commands"] > seen + 2, "the command came again")
+    assert (tmp_path / "runs").read_text() == "run\n"
+
+
+def test_a_stop_for_a_worker_that_never_came_keeps_it_from_starting(
+    manager: Manager, data_dir: Path, tmp_path: Path
+) -> None:
+    manager.outbox = [stop(2)]
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-1").cause is ExitCause.STOPPED
+        until(lambda: not folder_of(data_dir).exists(), "it is tidied away")
+        manager.outbox = [start(3, f"echo run >> {tmp_path}/runs"), start(4, "exit 0", "job-2")]
+        manager.exit_of("job-2")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_stop_reaches_a_running_worker(manager: Manager, data_dir: Path) -> None:
+    manager.outbox = [start(1, "echo ready; exec sleep 1000")]
+    with agent_on(manager, data_dir):
+        until(lambda: manager.log("job-1"), "it runs")
+        manager.outbox = [stop(2)]
+        report = manager.exit_of("job-1")
+    assert (report.cause, report.message) == (ExitCause.STOPPED, "cancelled")
+
+
+@pytest.mark.parametrize("call", ["register", "heartbeat", "commands", "ack", "report", "append_log"])
+@pytest.mark.parametrize(
+    "error", [Unreachable("gone"), OperationFailed("the disk for logs is full")], ids=["away", "out-of-order"]
+)
+def test_nothing_is_lost_while_a_call_fails(
+    manager: Manager, data_dir: Path, call: str, error: CotenantError
+) -> None:
+    manager.outbox = [start(1, "echo one; sleep 0.2; echo two; exit 5")]
+    manager.failing[call] = error
+    with agent_on(manager, data_dir):
+        until(lambda: manager.called.get(call, 0) >= 2, f"{call} is tried again")
+        manager.failing.clear()
+        assert manager.exit_of("job-1").exit_code == 5
+    assert manager.log("job-1") == "one\ntwo\n"
+
+
+def test_what_ended_without_the_agent_is_told_by_the_next_one(manager: Manager, data_dir: Path) -> None:
+    manager.outbox = [start(1, "echo begun; sleep 0.5; echo done; exit 6")]
+    with agent_on(manager, data_dir):
+        until(lambda: "begun" in manager.log("job-1"), "it runs")
+    until((folder_of(data_dir) / attempt.EXIT).exists, "it has ended")
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-1").exit_code == 6
+    assert manager.log("job-1") == "begun\ndone\n"
+
+
+def test_a_folder_left_before_its_shim_was_started_is_started_by_the_next_agent(
+    manager: Manager, data_dir: Path
+) -> None:
+    journal = Journal(data_dir)
+    order = attempt.Order("job-1", 1, 0, ("sh", "-c", "exit 8"), {"PATH": "/bin:/usr/bin"})
+    journal.begin(start(1, "exit 8"), order)
+    journal.close()
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-1").exit_code == 8
+
+
+def test_a_restarted_agent_goes_on_with_the_output_where_the_manager_is(
+    manager: Manager, data_dir: Path
+) -> None:
+    manager.outbox = [start(1, "seq 1 20000; echo ready; sleep 0.5; seq 1 20000")]
+    with agent_on(manager, data_dir):
+        until(lambda: "ready" in manager.log("job-1"), "half of it is there")
+    with agent_on(manager, data_dir):
+        manager.exit_of("job-1")
+    half = "".join(f"{n}\n" for n in range(1, 20_001))
+    assert manager.log("job-1") == f"{half}ready\n{half}"
+
+
+def test_commands_of_an_older_manager_are_refused(manager: Manager, data_dir: Path, tmp_path: Path) -> None:
+    manager.epoch = 5
+    with agent_on(manager, data_dir):
+        until(lambda: len(manager.beats) > 1, "the epoch is known")
+        manager.outbox = [start(1, f"echo run >> {tmp_path}/runs")]  # of epoch 1
+        seen = manager.called["commands"]
+        until(lambda: manager.called["commands"] > seen + 1, "the command was seen")
+    manager.outbox, manager.epoch = [], 4
+    with agent_on(manager, data_dir):  # the newest epoch survives a restart
+        until(lambda: manager.called["register"] >= 3, "it does not join an older manager")
+    assert manager.acked == []
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_manager_that_does_not_know_the_node_is_joined_again(manager: Manager, data_dir: Path) -> None:
+    with agent_on(manager, data_dir):
+        until(lambda: len(manager.beats) > 1, "it has joined")
+        manager.failing["heartbeat"] = NotFound("node n is not known")
+        until(lambda: len(manager.registered) > 1, "it joins again")
+
+
+def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: Manager, data_dir: Path) -> None:
+    whole = manager.report
+
+    def picky(node_id: str, reports: Sequence[WorkerReport]) -> None:
+        if any(report.job_id == "job-1" for report in reports):
+            raise InvalidInput("job-1 is not to my taste")
+        whole(node_id, reports)
+
+    manager.report = picky  # type: ignore[method-assign]
+    manager.outbox = [start(1, "exit 0"), start(2, "exit 0", "job-2")]
+    with agent_on(manager, data_dir):
+        manager.exit_of("job-2")
+        until(lambda: not folder_of(data_dir).exists(), "job-1 is given up")
+
+
+def test_a_log_that_is_refused_does_not_hold_up_the_exit(manager: Manager, data_dir: Path) -> None:
+    manager.failing["append_log"] = NotFound("no such job")
+    manager.outbox = [start(1, "echo hello; exit 3")]
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-1").exit_code == 3
+
+
+@pytest.mark.parametrize(
+    ("share", "reason"),
+    [
+        ({"mode": Mode.MIG, "mig_profile": "9g.1gb", "mig_start": 0}, "cannot partition"),
+        ({"mode": Mode.MIG}, "MIG without profile"),
+    ],
+)
+def test_a_share_that_cannot_be_made_is_a_failure_to_start(
+    manager: Manager, data_dir: Path, share: dict[str, object], reason: str
+) -> None:
+    assignment = AssignmentView(worker=0, node_id="n", shares=[SHARE.model_copy(update=share)])
+    manager.outbox = [start(1, "exit 0", assignment=assignment)]
+    with agent_on(manager, data_dir):
+        report = manager.exit_of("job-1")
+    assert report.cause is ExitCause.LAUNCH_FAILED
+    assert reason in report.message
+
+
+def test_a_full_disk_is_a_failure_to_start_and_says_so(
+    manager: Manager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(attempt, "write_order", full)
+    manager.outbox = [start(1, "exit 0")]
+    with agent_on(manager, data_dir):
+        report = manager.exit_of("job-1")
+        until(lambda: manager.acked == [1], "the command is acknowledged")
+    assert report.cause is ExitCause.LAUNCH_FAILED
+    assert report.message.startswith("no room for logs: No space left on device")
+
+
+def test_heartbeats_tell_what_is_held_and_how_busy_the_gpus_are(manager: Manager, data_dir: Path) -> None:
+    profile = ProfileSpec(name="p", steps_per_s={"*": 10.0}, sm_milli=400, dram_milli=0, memory_bytes=7 << 30)
+    jobs = ("job-1", "job-2")
+    manager.outbox = [start(n, "exec sleep 1000", jobs[n - 1], profile=profile) for n in (1, 2)]
+
+    def busy() -> bool:
+        return len(manager.beats[-1].workers) == 2 and manager.beats[-1].telemetry[0].sm_milli == 2 * round(
+            400 / (1 + 1.12 * 0.4)
+        )
+
+    with agent_on(manager, data_dir):
+        until(lambda: manager.beats and busy(), "both are seen, slowed by each other")
+        assert manager.beats[-1].telemetry[0].memory_used_bytes == 14 << 30
+        assert manager.beats[-1].telemetry[1].sm_milli == 0
+        for job_id in jobs:
+            speed = float((folder_of(data_dir, job_id) / attempt.SPEED).read_text())
+            assert speed == pytest.approx(1 / (1 + 1.12 * 0.4), abs=1e-5)
+        manager.outbox = [stop(3)]
+        manager.exit_of("job-1")
+        until(
+            lambda: float((folder_of(data_dir, "job-2") / attempt.SPEED).read_text()) == 1.0,
+            "the other one is at full speed again",
+        )
+        manager.outbox = [stop(4, "job-2")]
+        manager.exit_of("job-2")
+
+
+def test_progress_is_told_while_the_job_runs(manager: Manager, data_dir: Path) -> None:
+    profile = ProfileSpec(name="p", steps_per_s={"*": 10.0}, sm_milli=400)
+    script = "printf 'step=1 t=100.0\\nstep=21 t=104.0\\n' >> $COTENANT_PROGRESS; sleep 1000"
+    manager.outbox = [start(1, script, profile=profile)]
+    with agent_on(manager, data_dir):
+        until(lambda: "job-1/1/0/progress/21" in manager.reports, "progress is told")
+        manager.outbox = [stop(2)]
+        manager.exit_of("job-1")
+    told = manager.reports["job-1/1/0/progress/21"]
+    assert (told.step, told.steps_per_s, told.observed_slowdown) == (21, 5.0, 2.0)
