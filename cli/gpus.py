@@ -42,7 +42,7 @@ def gpus(output: str, manager_url: str | None) -> None:
     from cli.tables import Format, show, show_json
 
     with connect(manager_url) as client:
-        listed = client.gpus()
+        listed = sorted(client.gpus(), key=lambda gpu: (gpu.node_id, gpu.slot))
         names = {job.job_id: job.name for job in client.jobs()}
     if Format(output) is Format.JSON:
         show_json([model_json(gpu) for gpu in listed])
@@ -81,7 +81,7 @@ def gpu_listing(listed: Sequence[GpuView], names: Mapping[str, str]) -> Listing[
     ]
     rows = [
         GpuRow(gpu, tenancy, first=index == 0)
-        for gpu in sorted(listed, key=lambda gpu: (gpu.node_id, gpu.slot))
+        for gpu in listed
         for index, tenancy in enumerate(gpu.tenancies or [None])
     ]
     return Listing(columns, rows, lambda row: model_json(row.gpu), "no GPUs")

@@ -90,7 +90,8 @@ class LocalCluster:
             self.supervisor.start(self._agent(node))
         for node_id in sorted(wanted):
             self._wait_until(f"node {node_id}", f"agent {node_id}", lambda: wanted <= _up(client))
-        return [node for node in client.nodes() if node.node_id in wanted]
+        joined = {node.node_id: node for node in client.nodes()}
+        return [joined[node_id] for node_id in sorted(wanted)]
 
     def _manager(self, listen: str) -> Program:
         data_dir = self._settings.data_dir

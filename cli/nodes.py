@@ -29,7 +29,7 @@ def nodes(output: str, manager_url: str | None) -> None:
     from cli.tables import show
 
     with connect(manager_url) as client:
-        listed = client.nodes()
+        listed = sorted(client.nodes(), key=lambda node: node.node_id)
         now_s = client.info().now_s
     show(node_listing(listed, now_s), output)
 

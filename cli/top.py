@@ -47,7 +47,7 @@ class Picture:
         """Ask the manager."""
         from placement.lifecycle import ENDED
 
-        gpus = client.gpus()
+        gpus = sorted(client.gpus(), key=lambda gpu: (gpu.node_id, gpu.slot))
         jobs = [job for job in client.jobs() if job.state not in ENDED]
         return cls(client.info(), gpus, jobs)
 
