@@ -69,6 +69,8 @@ class Executor:
         self._base = base_environment(os.environ)
         self._home = str(Path.cwd())
         self._workers = {entry.key: _adopted(entry) for entry in journal.entries()}
+        self._repace = True
+        """Adopted workers may have lost neighbours while nobody looked."""
 
     # Commands
 
@@ -152,7 +154,8 @@ class Executor:
                 worker.check_at_s = now_s + CHECK_SHIM_S
                 if not attempt.has_shim(worker.folder) and _end_of(worker.folder) is None:
                     self._launch(worker)
-        if any(worker.end is not None for worker in workers):
+        if self._repace or any(worker.end is not None for worker in workers):
+            self._repace = False
             with self._lock:
                 self._pace()
 

@@ -10,9 +10,7 @@ from placement.model import OperationFailed
 
 LAUNCH_TIMEOUT_S = 30.0
 _ROOT = str(Path(__file__).resolve().parent.parent)
-_BOOT = (
-    f"import sys; sys.path.insert(0, {_ROOT!r}); from agent.shim import main; sys.exit(main(sys.argv[1:]))"
-)
+_BOOT = f"import sys; sys.path.append({_ROOT!r}); from agent.shim import main; sys.exit(main(sys.argv[1:]))"
 
 
 def launch(folder: Path) -> None:

@@ -12,7 +12,7 @@ import time
 from collections.abc import Callable
 
 from agent.backoff import Backoff
-from agent.devices import Devices
+from agent.devices import Devices, Telemetry
 from agent.executor import Executor
 from agent.journal import Journal
 from agent.uplink import Uplink
@@ -119,7 +119,7 @@ class Agent:
         self._stop.wait(self._heartbeat_s)
 
     def _sign_of_life(self) -> Heartbeat:
-        telemetry = self._devices.telemetry(self._executor.tenants())
+        telemetry = self._telemetry()
         return Heartbeat(
             epoch=self._epoch,
             workers=[
@@ -131,6 +131,13 @@ class Agent:
                 for t in telemetry
             ],
         )
+
+    def _telemetry(self) -> tuple[Telemetry, ...]:
+        try:
+            return self._devices.telemetry(self._executor.tenants())
+        except Exception:
+            _LOG.exception("telemetry: unexpected")  # a GPU that cannot be read is no reason to seem dead
+            return ()
 
     def _welcomed(self, welcome: Welcome, begun_s: float) -> None:
         self._see_epoch(welcome.epoch)

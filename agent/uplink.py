@@ -69,12 +69,12 @@ class Uplink:
         path = worker.folder / attempt.OUTPUT
         for _ in range(MOST_CHUNKS):
             try:
+                if path.stat().st_size <= worker.sent_bytes:
+                    return True
                 with path.open("rb") as stream:
                     stream.seek(worker.sent_bytes)
                     data = stream.read(CHUNK_BYTES)
             except FileNotFoundError:
-                return True
-            if not data:
                 return True
             self._append(worker, data)
             if worker.logs_given_up:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
 import threading
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
@@ -20,13 +19,9 @@ from agent.simulated import SimulatedDevices
 from manager.wire.agent_models import (
     AgentCommand,
     CommandKind,
-    Heartbeat,
-    NodeReport,
-    ReportKind,
-    Welcome,
     WorkerReport,
 )
-from manager.wire.client import Client, WrongOffset
+from manager.wire.client import Client
 from manager.wire.models import AssignmentView, ProfileSpec, ShareView
 from placement.model import (
     CotenantError,
@@ -38,88 +33,10 @@ from placement.model import (
     StopCause,
     Unreachable,
 )
+from tests.integration.fake_manager import FakeManager
+from tests.integration.shim_job import until
 
 pytestmark = pytest.mark.integration
-DEADLINE_S = 30.0
-
-
-@dataclass
-class Manager:
-    """Stands in for the client of a manager: keeps what it is told, fails as it is told."""
-
-    epoch: int = 1
-    fence_s: float = 60.0
-    outbox: list[AgentCommand] = field(default_factory=list)
-    acked: list[int] = field(default_factory=list)
-    reports: dict[str, WorkerReport] = field(default_factory=dict)
-    logs: dict[tuple[str, int, int], bytes] = field(default_factory=dict)
-    registered: list[NodeReport] = field(default_factory=list)
-    beats: list[Heartbeat] = field(default_factory=list)
-    profiles: list[ProfileSpec] = field(default_factory=list)
-    failing: dict[str, CotenantError] = field(default_factory=dict)
-    """What a call of that name raises instead of answering."""
-    called: dict[str, int] = field(default_factory=dict)
-
-    def _call(self, name: str) -> None:
-        self.called[name] = self.called.get(name, 0) + 1
-        if name in self.failing:
-            raise self.failing[name]
-
-    def register(self, node_id: str, report: NodeReport) -> Welcome:
-        self._call("register")
-        self.registered.append(report)
-        return self._welcome()
-
-    def heartbeat(self, node_id: str, heartbeat: Heartbeat) -> Welcome:
-        self._call("heartbeat")
-        self.beats.append(heartbeat)
-        return self._welcome()
-
-    def _welcome(self) -> Welcome:
-        return Welcome(epoch=self.epoch, lease_s=0.4, fence_s=self.fence_s, profiles=self.profiles)
-
-    def commands(self, node_id: str, after: int, wait_s: float) -> list[AgentCommand]:
-        self._call("commands")
-        time.sleep(0.02)  # a long poll does not answer at once
-        return [command for command in self.outbox if command.sequence > after]
-
-    def ack(self, node_id: str, sequence: int) -> None:
-        self._call("ack")
-        self.acked.append(sequence)
-        self.outbox = [command for command in self.outbox if command.sequence > sequence]
-
-    def report(self, node_id: str, reports: Sequence[WorkerReport]) -> None:
-        self._call("report")
-        for report in reports:
-            if report.kind is ReportKind.EXITED:
-                # The promise: all output is there before the exit is told.
-                assert report.report_id not in self.reports, "an exit was reported twice"
-            self.reports[report.report_id] = report
-
-    def append_log(self, node_id: str, worker: tuple[str, int, int], offset: int, data: bytes) -> int:
-        self._call("append_log")
-        held = self.logs.get(tuple(worker), b"")  # type: ignore[call-overload]
-        if offset != len(held):
-            raise WrongOffset("go on from there", len(held))
-        self.logs[tuple(worker)] = held + data  # type: ignore[index]
-        return len(held) + len(data)
-
-    # What tests ask
-
-    def exit_of(self, job_id: str, number: int = 1) -> WorkerReport:
-        name = f"{job_id}/{number}/0/exited"
-        until(lambda: name in self.reports, f"{name} is reported")
-        return self.reports[name]
-
-    def log(self, job_id: str, number: int = 1) -> str:
-        return self.logs.get((job_id, number, 0), b"").decode()
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"not in time: {what}"
-        time.sleep(0.01)
 
 
 SHARE = ShareView(gpu_uuid="GPU-n-0", mode=Mode.TIMESLICE, compute_milli=500, memory_bytes=1 << 30)
@@ -155,7 +72,7 @@ def stop(sequence: int, job_id: str = "job-1", grace_s: float = 0.0) -> AgentCom
 
 
 @contextmanager
-def agent_on(manager: Manager, data_dir: Path) -> Iterator[Agent]:
+def agent_on(manager: FakeManager, data_dir: Path) -> Iterator[Agent]:
     journal = Journal(data_dir)
     devices = SimulatedDevices.named("2xA100-SXM4-80GB", "n", "additive")
     agent = Agent("n", cast(Client, manager), journal, devices)
@@ -170,8 +87,8 @@ def agent_on(manager: Manager, data_dir: Path) -> Iterator[Agent]:
 
 
 @pytest.fixture
-def manager() -> Manager:
-    return Manager()
+def manager() -> FakeManager:
+    return FakeManager()
 
 
 @pytest.fixture
@@ -183,7 +100,7 @@ def folder_of(data_dir: Path, job_id: str = "job-1") -> Path:
     return data_dir / "attempts" / f"{job_id}.1.0"
 
 
-def test_a_job_from_its_command_to_its_exit_report(manager: Manager, data_dir: Path) -> None:
+def test_a_job_from_its_command_to_its_exit_report(manager: FakeManager, data_dir: Path) -> None:
     manager.outbox = [start(1, "echo hello; exit 3")]
     with agent_on(manager, data_dir):
         report = manager.exit_of("job-1")
@@ -196,7 +113,9 @@ def test_a_job_from_its_command_to_its_exit_report(manager: Manager, data_dir: P
     assert len(manager.registered[0].gpus) == 2
 
 
-def test_a_command_that_comes_again_is_done_once(manager: Manager, data_dir: Path, tmp_path: Path) -> None:
+def test_a_command_that_comes_again_is_done_once(
+    manager: FakeManager, data_dir: Path, tmp_path: Path
+) -> None:
     again = start(1, f"echo run >> {tmp_path}/runs")
     manager.outbox = [again]
     manager.failing["ack"] = Unreachable("gone")
@@ -212,7 +131,7 @@ def test_a_command_that_comes_again_is_done_once(manager: Manager, data_dir: Pat
 
 
 def test_a_stop_for_a_worker_that_never_came_keeps_it_from_starting(
-    manager: Manager, data_dir: Path, tmp_path: Path
+    manager: FakeManager, data_dir: Path, tmp_path: Path
 ) -> None:
     manager.outbox = [stop(2)]
     with agent_on(manager, data_dir):
@@ -223,7 +142,7 @@ def test_a_stop_for_a_worker_that_never_came_keeps_it_from_starting(
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_stop_reaches_a_running_worker(manager: Manager, data_dir: Path) -> None:
+def test_a_stop_reaches_a_running_worker(manager: FakeManager, data_dir: Path) -> None:
     manager.outbox = [start(1, "echo ready; exec sleep 1000")]
     with agent_on(manager, data_dir):
         until(lambda: manager.log("job-1"), "it runs")
@@ -237,7 +156,7 @@ def test_a_stop_reaches_a_running_worker(manager: Manager, data_dir: Path) -> No
     "error", [Unreachable("gone"), OperationFailed("the disk for logs is full")], ids=["away", "out-of-order"]
 )
 def test_nothing_is_lost_while_a_call_fails(
-    manager: Manager, data_dir: Path, call: str, error: CotenantError
+    manager: FakeManager, data_dir: Path, call: str, error: CotenantError
 ) -> None:
     manager.outbox = [start(1, "echo one; sleep 0.2; echo two; exit 5")]
     manager.failing[call] = error
@@ -248,7 +167,7 @@ def test_nothing_is_lost_while_a_call_fails(
     assert manager.log("job-1") == "one\ntwo\n"
 
 
-def test_what_ended_without_the_agent_is_told_by_the_next_one(manager: Manager, data_dir: Path) -> None:
+def test_what_ended_without_the_agent_is_told_by_the_next_one(manager: FakeManager, data_dir: Path) -> None:
     manager.outbox = [start(1, "echo begun; sleep 0.5; echo done; exit 6")]
     with agent_on(manager, data_dir):
         until(lambda: "begun" in manager.log("job-1"), "it runs")
@@ -259,7 +178,7 @@ def test_what_ended_without_the_agent_is_told_by_the_next_one(manager: Manager, 
 
 
 def test_a_folder_left_before_its_shim_was_started_is_started_by_the_next_agent(
-    manager: Manager, data_dir: Path
+    manager: FakeManager, data_dir: Path
 ) -> None:
     journal = Journal(data_dir)
     order = attempt.Order("job-1", 1, 0, ("sh", "-c", "exit 8"), {"PATH": "/bin:/usr/bin"})
@@ -270,7 +189,7 @@ def test_a_folder_left_before_its_shim_was_started_is_started_by_the_next_agent(
 
 
 def test_a_restarted_agent_goes_on_with_the_output_where_the_manager_is(
-    manager: Manager, data_dir: Path
+    manager: FakeManager, data_dir: Path
 ) -> None:
     manager.outbox = [start(1, "seq 1 20000; echo ready; sleep 0.5; seq 1 20000")]
     with agent_on(manager, data_dir):
@@ -281,7 +200,9 @@ def test_a_restarted_agent_goes_on_with_the_output_where_the_manager_is(
     assert manager.log("job-1") == f"{half}ready\n{half}"
 
 
-def test_commands_of_an_older_manager_are_refused(manager: Manager, data_dir: Path, tmp_path: Path) -> None:
+def test_commands_of_an_older_manager_are_refused(
+    manager: FakeManager, data_dir: Path, tmp_path: Path
+) -> None:
     manager.epoch = 5
     with agent_on(manager, data_dir):
         until(lambda: len(manager.beats) > 1, "the epoch is known")
@@ -295,14 +216,14 @@ def test_commands_of_an_older_manager_are_refused(manager: Manager, data_dir: Pa
     assert not (tmp_path / "runs").exists()
 
 
-def test_a_manager_that_does_not_know_the_node_is_joined_again(manager: Manager, data_dir: Path) -> None:
+def test_a_manager_that_does_not_know_the_node_is_joined_again(manager: FakeManager, data_dir: Path) -> None:
     with agent_on(manager, data_dir):
         until(lambda: len(manager.beats) > 1, "it has joined")
         manager.failing["heartbeat"] = NotFound("node n is not known")
         until(lambda: len(manager.registered) > 1, "it joins again")
 
 
-def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: Manager, data_dir: Path) -> None:
+def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: FakeManager, data_dir: Path) -> None:
     whole = manager.report
 
     def picky(node_id: str, reports: Sequence[WorkerReport]) -> None:
@@ -317,7 +238,7 @@ def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: Manager, 
         until(lambda: not folder_of(data_dir).exists(), "job-1 is given up")
 
 
-def test_a_log_that_is_refused_does_not_hold_up_the_exit(manager: Manager, data_dir: Path) -> None:
+def test_a_log_that_is_refused_does_not_hold_up_the_exit(manager: FakeManager, data_dir: Path) -> None:
     manager.failing["append_log"] = NotFound("no such job")
     manager.outbox = [start(1, "echo hello; exit 3")]
     with agent_on(manager, data_dir):
@@ -332,7 +253,7 @@ def test_a_log_that_is_refused_does_not_hold_up_the_exit(manager: Manager, data_
     ],
 )
 def test_a_share_that_cannot_be_made_is_a_failure_to_start(
-    manager: Manager, data_dir: Path, share: dict[str, object], reason: str
+    manager: FakeManager, data_dir: Path, share: dict[str, object], reason: str
 ) -> None:
     assignment = AssignmentView(worker=0, node_id="n", shares=[SHARE.model_copy(update=share)])
     manager.outbox = [start(1, "exit 0", assignment=assignment)]
@@ -343,7 +264,7 @@ def test_a_share_that_cannot_be_made_is_a_failure_to_start(
 
 
 def test_a_full_disk_is_a_failure_to_start_and_says_so(
-    manager: Manager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
@@ -357,7 +278,7 @@ def test_a_full_disk_is_a_failure_to_start_and_says_so(
     assert report.message.startswith("no room for logs: No space left on device")
 
 
-def test_heartbeats_tell_what_is_held_and_how_busy_the_gpus_are(manager: Manager, data_dir: Path) -> None:
+def test_heartbeats_tell_what_is_held_and_how_busy_the_gpus_are(manager: FakeManager, data_dir: Path) -> None:
     profile = ProfileSpec(name="p", steps_per_s={"*": 10.0}, sm_milli=400, dram_milli=0, memory_bytes=7 << 30)
     jobs = ("job-1", "job-2")
     manager.outbox = [start(n, "exec sleep 1000", jobs[n - 1], profile=profile) for n in (1, 2)]
@@ -384,7 +305,7 @@ def test_heartbeats_tell_what_is_held_and_how_busy_the_gpus_are(manager: Manager
         manager.exit_of("job-2")
 
 
-def test_progress_is_told_while_the_job_runs(manager: Manager, data_dir: Path) -> None:
+def test_progress_is_told_while_the_job_runs(manager: FakeManager, data_dir: Path) -> None:
     profile = ProfileSpec(name="p", steps_per_s={"*": 10.0}, sm_milli=400)
     script = "printf 'step=1 t=100.0\\nstep=21 t=104.0\\n' >> $COTENANT_PROGRESS; sleep 1000"
     manager.outbox = [start(1, script, profile=profile)]
@@ -394,3 +315,35 @@ def test_progress_is_told_while_the_job_runs(manager: Manager, data_dir: Path) -
         manager.exit_of("job-1")
     told = manager.reports["job-1/1/0/progress/21"]
     assert (told.step, told.steps_per_s, told.observed_slowdown) == (21, 5.0, 2.0)
+
+
+def test_gpus_that_cannot_be_read_do_not_make_the_node_seem_dead(
+    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("not an error of the driver's")
+
+    monkeypatch.setattr(SimulatedDevices, "telemetry", broken)
+    with agent_on(manager, data_dir):
+        until(lambda: len(manager.beats) > 1, "it still shows signs of life")
+    assert not manager.beats[-1].telemetry
+
+
+def test_an_adopted_job_whose_neighbour_ended_meanwhile_gets_its_speed_back(
+    manager: FakeManager, data_dir: Path
+) -> None:
+    profile = ProfileSpec(name="p", steps_per_s={"*": 10.0}, sm_milli=400, dram_milli=0)
+    manager.outbox = [
+        start(1, "exec sleep 1000", profile=profile),
+        start(2, "read line < $FIFO", "job-2", profile=profile, env={"FIFO": str(data_dir / "fifo")}),
+    ]
+    speed = folder_of(data_dir) / attempt.SPEED
+    with agent_on(manager, data_dir):
+        os.mkfifo(data_dir / "fifo")
+        until(lambda: speed.exists() and float(speed.read_text()) < 1.0, "they slow each other down")
+    (data_dir / "fifo").write_text("go\n")
+    until((folder_of(data_dir, "job-2") / attempt.EXIT).exists, "the neighbour has ended")
+    with agent_on(manager, data_dir):
+        until(lambda: float(speed.read_text()) == 1.0, "the other one is at full speed again")
+        manager.outbox = [stop(3)]
+        manager.exit_of("job-1")
