@@ -107,10 +107,9 @@ class Cluster:
         self.gpus[:, :, k.MODE] = k.ABSENT
         self.nodes: Ints = np.zeros((len(members), k.NODE_COLUMNS), np.int64)
         self.isolated_gpus = 0
-        self._bare = [[self._bare_gpu(gpu) for gpu in node.gpus] for node in members]
         for i, node in enumerate(members):
-            for j, bare in enumerate(self._bare[i]):
-                self.gpus[i, j] = bare
+            for j, gpu in enumerate(node.gpus):
+                self.gpus[i, j] = self._bare_gpu(gpu)
             self.nodes[i] = (
                 _limit(node.cpu_milli),
                 _limit(node.ram_bytes),
@@ -118,17 +117,15 @@ class Cluster:
                 len(node.gpus),
                 node.node_id not in self._down,
             )
+        self._bare, self._full = self.gpus.copy(), self.gpus.copy()
+        self._full[:, :, [k.MODE, k.CLIENTS, k.FREE_MILLI, k.FREE_MEMORY]] = k.EXCLUSIVE, 1, 0, 0
         self._forget_log()
 
-    def _bare_gpu(self, gpu: Gpu) -> Ints:
-        """The row of a GPU without residents."""
-        row = np.zeros(k.GPU_COLUMNS, np.int64)
-        row[k.MODEL] = kind = self._kind_number(gpu)
-        row[k.TENANT] = k.NOBODY
-        row[k.NEIGHBOURHOOD] = self.neighbourhoods.number(neighbourhood_of(gpu.model, kind, []))
-        row[k.FREE_MILLI] = WHOLE_GPU_MILLI
-        row[k.FREE_MEMORY] = _limit(gpu.memory_bytes)
-        return row
+    def _bare_gpu(self, gpu: Gpu) -> tuple[int, ...]:
+        """The columns of a GPU without residents."""
+        kind = self._kind_number(gpu)
+        alone = self.neighbourhoods.number(neighbourhood_of(gpu.model, kind, []))
+        return k.EMPTY, 0, 0, kind, k.NOBODY, 0, alone, WHOLE_GPU_MILLI, _limit(gpu.memory_bytes)
 
     def _forget_log(self) -> None:
         """Make every reader of the log look at all rows again."""
@@ -251,37 +248,29 @@ class Cluster:
             bisect.insort(lodgings, lodging, key=_lodging_key)
         else:
             lodgings.append(lodging)
-        gpu, node = self.gpus[row, slot], self.nodes[row]
-        before = gpu.item(k.FREE_MILLI)
-        was_empty = gpu.item(k.MODE) == k.EMPTY
         self._refresh(row, slot, lodgings)
-        node[k.FREE_SUM] += gpu.item(k.FREE_MILLI) - before
-        if was_empty or not lodgings:
-            node[k.EMPTIES] += (not lodgings) - was_empty
 
     def _refresh(self, row: int, slot: int, lodgings: list[_Lodging]) -> None:
         """Recompute every figure of one GPU from its residents."""
-        gpu = self.gpus[row, slot]
-        was_isolated = int(gpu[k.ISOLATED])
-        gpu[:] = self._bare[row][slot]
-        if len(lodgings) == 1 and lodgings[0].share.mode is Mode.EXCLUSIVE:
-            lodging = lodgings[0]
-            isolated = int(lodging.holder.isolating)
-            gpu[:] = (
-                k.EXCLUSIVE, 0, 1, gpu[k.MODEL], self.tenant_number(lodging.holder.tenant), isolated,
-                gpu[k.NEIGHBOURHOOD], 0, 0,
-            )  # fmt: skip
-        elif lodgings:
-            isolated = self._refresh_shared(gpu, lodgings)
+        gpu, node = self.gpus[row, slot], self.nodes[row]
+        free, was_empty, isolated = gpu.item(k.FREE_MILLI), gpu.item(k.MODE) == k.EMPTY, gpu.item(k.ISOLATED)
+        if not lodgings:
+            gpu[:] = self._bare[row, slot]
+        elif lodgings[0].share.mode is Mode.EXCLUSIVE:
+            gpu[:] = self._full[row, slot]
         else:
-            isolated = 0
-        self.isolated_gpus += isolated - was_isolated
+            gpu[:] = self._shared(gpu.item(k.MODEL), lodgings)
+        node[k.FREE_SUM] += gpu.item(k.FREE_MILLI) - free
+        if was_empty or not lodgings:
+            node[k.EMPTIES] += (not lodgings) - was_empty
+        if isolated != gpu.item(k.ISOLATED):
+            self.isolated_gpus += 1 - 2 * isolated
 
-    def _refresh_shared(self, gpu: Ints, lodgings: list[_Lodging]) -> int:
-        """Add up residents on a bare row; returns whether one of them isolates."""
-        model = int(gpu[k.MODEL])
-        geometry = self.geometries[model]
-        milli, memory, mig, tenant, isolated = int(gpu[k.FREE_MILLI]), int(gpu[k.FREE_MEMORY]), 0, k.NOBODY, 0
+    def _shared(self, kind: int, lodgings: list[_Lodging]) -> tuple[int, ...]:
+        """The columns of a GPU that is shared by these residents."""
+        model, memory_bytes = self.kinds[kind]
+        geometry = self.geometries[kind]
+        milli, memory, mig, tenant, isolated = WHOLE_GPU_MILLI, _limit(memory_bytes), 0, k.NOBODY, 0
         for lodging in lodgings:
             share, holder = lodging.share, lodging.holder
             milli -= share.compute_milli
@@ -295,11 +284,8 @@ class Cluster:
         mode = MODE_CODE[lodgings[0].share.mode]
         if mode == k.MIG and geometry is not None:
             milli = int(geometry.free_milli[mig])
-        number = self.neighbourhoods.number(
-            neighbourhood_of(self.kinds[model][0], model, _neighbours(lodgings))
-        )
-        gpu[:] = (mode, mig, len(lodgings), model, tenant, isolated, number, milli, memory)
-        return int(isolated)
+        place = self.neighbourhoods.number(neighbourhood_of(model, kind, _neighbours(lodgings)))
+        return mode, mig, len(lodgings), kind, tenant, int(isolated), place, milli, memory
 
     def residents(self, gpu_uuid: str) -> tuple[Tenancy, ...]:
         """Who holds shares of a GPU, in the order of job and worker.

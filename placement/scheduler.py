@@ -111,7 +111,8 @@ class Scheduler:
             self._apply(event, now_s)
         self._attempts.enforce_time_limits(now_s)
         self._decide(now_s)
-        self._turn_away(now_s)
+        if self._impatient:
+            self._turn_away(now_s)
         step = Step(tuple(self._transitions), tuple(self._commands))
         self._transitions.clear()
         self._commands.clear()
@@ -271,7 +272,7 @@ class Scheduler:
         """Groups that what was freed could help are worth another try."""
         rows = sorted(self._freed)
         self._freed.clear()
-        empties = int(self.cluster.nodes[rows, k.EMPTIES].max())
+        empties = max(self.cluster.nodes.item(row, k.EMPTIES) for row in rows)
         for group in list(self._line.blocked_groups()):
             if self._preemption is not None:
                 key, record = self._line.head_of(group)
