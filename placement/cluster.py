@@ -145,6 +145,10 @@ class Cluster:
             self.nodes[row, k.UP] = up
             self._touch(row)
 
+    def is_up(self, node_id: str) -> bool:
+        """Whether anything new may go to a node; raises NotFound for an unknown one."""
+        return self.nodes.item(self.row_of(node_id), k.UP) == 1
+
     def row_of(self, node_id: str) -> int:
         """The array row of a node.
 

@@ -139,3 +139,9 @@ class JobRecord:
             )
         before, self.state = self.state, after
         return Transition(self.job.job_id, self.attempt, before, after, at_s, note)
+
+    def remaining_s(self) -> float | None:
+        """Solo run time left as far as the policies may know, in seconds; None if unknown."""
+        if self.job.duration_s is None:
+            return None
+        return max(self.job.duration_s - self.served_s, 0.0)

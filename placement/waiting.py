@@ -49,8 +49,7 @@ class WaitingLine:
     def push(self, record: JobRecord, demand: Demand) -> None:
         """Queue a job."""
         job = record.job
-        remaining_s = None if job.duration_s is None else max(job.duration_s - record.served_s, 0.0)
-        key = (-job.priority, self._order.rank(job, remaining_s), job.submit_s, job.sequence)
+        key = (-job.priority, self._order.rank(job, record.remaining_s()), job.submit_s, job.sequence)
         name = (id(demand), job.workers)
         group = self._groups.get(name)
         if group is None:

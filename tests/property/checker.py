@@ -74,7 +74,10 @@ class Auditor:
                 held[share.gpu_uuid].append((self.jobs[job_id], share))
         for node in self.nodes.values():
             for gpu in node.gpus:
-                found += [f"{gpu.uuid}: {wrong}" for wrong in self._on_gpu(gpu.model, gpu.memory_bytes, held[gpu.uuid])]
+                found += [
+                    f"{gpu.uuid}: {wrong}"
+                    for wrong in self._on_gpu(gpu.model, gpu.memory_bytes, held[gpu.uuid])
+                ]
         return found
 
     def _on_gpu(self, model: str, memory_bytes: int | None, held: list[tuple[Job, Share]]) -> list[str]:
@@ -95,22 +98,18 @@ class Auditor:
         if modes == {Mode.MIG}:
             wrong += _overlaps(shares)
         for job, share in held:
-            if share.mode not in job.request.modes:
-                wrong.append(f"{job.job_id} in mode {share.mode} that it does not accept")
-            if job.request.isolation is Isolation.HARDWARE and share.mode not in (Mode.MIG, Mode.EXCLUSIVE):
-                wrong.append(f"{job.job_id} is not isolated by hardware")
+            wrong += _unlike_asked(job, share)
             if job.request.isolation is Isolation.TENANT and share.mode is not Mode.MIG:
-                wrong += [f"{job.job_id} beside {other.job_id}" for other, _s in held if other.tenant != job.tenant]
-            if job.request.compute_milli is not None and share.compute_milli < job.request.compute_milli:
-                wrong.append(f"{job.job_id} got less compute than it asked for")
-            if job.request.memory_bytes and (share.memory_bytes or 1 << 62) < job.request.memory_bytes:
-                wrong.append(f"{job.job_id} got less memory than it asked for")
+                wrong += [
+                    f"{job.job_id} beside {other.job_id}" for other, _s in held if other.tenant != job.tenant
+                ]
         return wrong + self._broken(model, held)
 
     def _broken(self, model: str, held: list[tuple[Job, Share]]) -> list[str]:
         """Promises that do not hold by the upper bound, or that nobody can vouch for."""
         residents = tuple(
-            Resident(self.profiles.get(job.profile or ""), share.mode, share.compute_milli) for job, share in held
+            Resident(self.profiles.get(job.profile or ""), share.mode, share.compute_milli)
+            for job, share in held
         )
         predictions = self.belief.predict(model, residents)
         return [
@@ -120,6 +119,20 @@ class Auditor:
             and share.mode is not Mode.EXCLUSIVE
             and (prediction.upper is None or prediction.upper > job.request.max_slowdown)
         ]
+
+
+def _unlike_asked(job: Job, share: Share) -> list[str]:
+    request = job.request
+    wrong = []
+    if share.mode not in request.modes:
+        wrong.append(f"{job.job_id} in mode {share.mode} that it does not accept")
+    if request.isolation is Isolation.HARDWARE and share.mode not in (Mode.MIG, Mode.EXCLUSIVE):
+        wrong.append(f"{job.job_id} is not isolated by hardware")
+    if request.compute_milli is not None and share.compute_milli < request.compute_milli:
+        wrong.append(f"{job.job_id} got less compute than it asked for")
+    if request.memory_bytes and (share.memory_bytes or 1 << 62) < request.memory_bytes:
+        wrong.append(f"{job.job_id} got less memory than it asked for")
+    return wrong
 
 
 def _overlaps(shares: list[Share]) -> list[str]:

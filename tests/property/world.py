@@ -98,10 +98,14 @@ submits = st.builds(
 )
 happenings = st.builds(
     Happen,
-    what=st.sampled_from(["end", "end", "end", "fail", "leave", "leave", "cancel", "lose", "fence", "return"]),
+    what=st.sampled_from(
+        ["end", "end", "end", "fail", "leave", "leave", "cancel", "lose", "fence", "return"]
+    ),
     which=st.integers(0, 99),
 )
-histories = st.lists(st.lists(st.one_of(submits, happenings), min_size=1, max_size=4), min_size=1, max_size=14)
+histories = st.lists(
+    st.lists(st.one_of(submits, happenings), min_size=1, max_size=4), min_size=1, max_size=14
+)
 
 
 def cluster_of(shape: Sequence[tuple[str, int, int | None]]) -> dict[str, Node]:
@@ -127,12 +131,16 @@ class World:
     log: list[str] = field(default_factory=list)
 
     @classmethod
-    def new(cls, shape: Sequence[tuple[str, int, int | None]], policy: str, *, compiled: bool = True) -> World:
+    def new(
+        cls, shape: Sequence[tuple[str, int, int | None]], policy: str, *, compiled: bool = True
+    ) -> World:
         built = cluster_of(shape)
         belief = AdditiveInterference()
         scheduler = Scheduler(policy_named(policy), belief, seed=7, compiled=compiled)
         world = cls(built, scheduler, Auditor(built, {p.name: p for p in PROFILES}, belief))
-        world.step([ProfileDefined(profile) for profile in PROFILES] + [NodeJoined(n) for n in built.values()])
+        world.step(
+            [ProfileDefined(profile) for profile in PROFILES] + [NodeJoined(n) for n in built.values()]
+        )
         return world
 
     def step(self, events: Sequence[Event]) -> None:
@@ -190,7 +198,9 @@ class World:
 
     def _exit(self, job_id: str, worker: int, cause: ExitCause, code: int) -> list[Event]:
         attempt = self.scheduler.record(job_id).attempt
-        event = WorkerExited(job_id, attempt, worker, cause, code if cause is ExitCause.EXITED else None, served_s=1.0)
+        event = WorkerExited(
+            job_id, attempt, worker, cause, code if cause is ExitCause.EXITED else None, served_s=1.0
+        )
         self.auditor.report(event)
         self.leaving.discard((job_id, worker))
         return [WorkerStarted(job_id, attempt, worker), event] if cause is ExitCause.EXITED else [event]
@@ -223,7 +233,9 @@ class World:
             queued = record.state is JobState.QUEUED
             assert queued == (record.job.job_id in waiting)
             assert not (queued and record.assignments), f"{record.job.job_id} is both waiting and placed"
-            if not self.scheduler.policy.order.preemptive:  # else it may have lost its place before it started
+            if (
+                not self.scheduler.policy.order.preemptive
+            ):  # else it may have lost its place before it started
                 assert not (record.job.immediate and queued and record.attempt == 0)
 
     def empty(self) -> None:

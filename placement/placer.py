@@ -1,0 +1,199 @@
+"""Who gets which place: the waiting line, the search, and those who are pushed out."""
+
+from __future__ import annotations
+
+from placement import kernels as k
+from placement.ask import Demand
+from placement.attempts import Attempts
+from placement.cluster import Cluster
+from placement.explain import forecast
+from placement.interference import InterferenceModel
+from placement.ledger import Ledger
+from placement.lifecycle import JobRecord, JobState, Move
+from placement.model import Assignment, Mode, StopCause
+from placement.policies import Policy
+from placement.preemption import Preemption, Wish
+from placement.search import Search
+from placement.vacating import Vacating
+from placement.waiting import RankKey, WaitingLine
+
+
+class Placer:
+    """Gives places to waiting jobs in the order of the policy and takes places back."""
+
+    def __init__(self, ledger: Ledger, attempts: Attempts, policy: Policy, search: Search) -> None:
+        self.cluster: Cluster = search.cluster
+        self.line = WaitingLine(policy.order)
+        self.decisions = 0
+        self._ledger = ledger
+        self._attempts = attempts
+        self._order = policy.order
+        self._search = search
+        self._belief: InterferenceModel = search.belief
+        self._preemption = (
+            Preemption(self.cluster, search, policy.order.rank_per_s) if policy.order.preemptive else None
+        )
+        self._vacating = Vacating()
+        self._claims: dict[str, JobRecord] = {}
+        self._tenants_apart = False
+        self._freed: set[int] = set()
+
+    # -- the waiting line ----------------------------------------------------------------------------------
+
+    def queue(self, record: JobRecord) -> None:
+        """Put a job in the waiting line."""
+        self.line.push(record, self._search.demand(record.job, self._ledger.profile_of(record.job)))
+
+    def queue_again(self) -> None:
+        """Form the groups anew: what makes demands equal has changed."""
+        waiting = self.line.ordered()
+        self.line = WaitingLine(self._order)
+        for record in waiting:
+            self.queue(record)
+
+    def nodes_changed(self) -> None:
+        """Nodes came, went or changed: everything is worth another try."""
+        if self._preemption is not None:
+            self._preemption.relocate()
+        for group in list(self.line.blocked_groups()):
+            self.line.reopen(group)
+
+    # -- deciding ------------------------------------------------------------------------------------------
+
+    def decide(self, now_s: float) -> None:
+        """Place whoever can be placed, in order, until nothing freed on the way could help anyone."""
+        while True:
+            if self._freed:
+                self._reopen_groups(now_s)
+            while (first := self.line.first()) is not None:
+                self._try_first(first, now_s)
+                if self._tenants_apart != bool(self.cluster.isolated_gpus):
+                    self._tenants_apart = not self._tenants_apart
+                    self.queue_again()
+            if not self._freed:
+                return
+
+    def _try_first(self, first: tuple[RankKey, JobRecord, Demand], now_s: float) -> None:
+        """Place the first in line, push others out for it, or let it wait."""
+        key, record, demand = first
+        assignments = self._place(record, demand)
+        if assignments is None and self._preemption is not None:
+            victims = self._preemption.plan(
+                Wish(record, demand, key, now_s), self._ledger.holder_of(record.job)
+            )
+            if victims is not None:
+                for job_id in victims:
+                    self._push_out(job_id, now_s)
+                assignments = self._place(record, demand)
+        if assignments is None:
+            self.line.block(record.job.job_id)
+        else:
+            self.line.discard(record.job.job_id)
+            self._take(record, assignments, now_s)
+
+    def _place(self, record: JobRecord, demand: Demand) -> tuple[Assignment, ...] | None:
+        if self._search.workers_that_fit(demand) < record.job.workers:
+            return None
+        return self._search.place(self._ledger.holder_of(record.job), demand, record.job)
+
+    def _reopen_groups(self, now_s: float) -> None:
+        """Groups that what was freed could help are worth another try."""
+        rows = sorted(self._freed)
+        self._freed.clear()
+        empties = max(self.cluster.nodes.item(row, k.EMPTIES) for row in rows)
+        for group in list(self.line.blocked_groups()):
+            if self._preemption is not None:
+                key, record = self.line.head_of(group)
+                helps = self._preemption.could_help(Wish(record, group.demand, key, now_s), rows)
+            else:
+                asks = self._search.asks_of(group.demand)
+                only_whole = len(asks) == 1 and asks[0].mode is Mode.EXCLUSIVE
+                helps = not only_whole or group.demand.request.gpus <= empties
+            if helps:
+                self.line.reopen(group)
+
+    def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
+        """Account a job for its shares and start it, at once or when those who sit there have left."""
+        job = record.job
+        record.assignments = assignments
+        self.decisions += 1
+        record.predicted_slowdown, record.predicted_upper = forecast(self.cluster, self._belief, record)
+        self._stake(record, now_s)
+        node_matters = bool(job.request.cpu_milli or job.request.ram_bytes)
+        record.waits_for = self._vacating.sitting_on(assignments, node_matters=node_matters)
+        if record.waits_for:
+            self._claims[job.job_id] = record
+            self._ledger.note(record.move(Move.CLAIM, now_s))
+        else:
+            self._attempts.start(record, Move.PLACE, now_s)
+
+    def _stake(self, record: JobRecord, since_s: float) -> None:
+        if self._preemption is not None:
+            rank = self._order.rank(record.job, record.remaining_s())
+            self._preemption.add(record, self._ledger.holder_of(record.job), rank, since_s)
+
+    def _push_out(self, job_id: str, now_s: float) -> None:
+        """Make a job leave: its shares are free for others to be accounted for, if not yet to be used."""
+        record = self._ledger.find(job_id)
+        if record is None:
+            return
+        self.decisions += 1
+        if record.state is JobState.PLACED:
+            self._unplace(record, now_s)
+            return
+        assignments = record.assignments
+        self.give_back(record)
+        record.vacating, record.assignments = assignments, ()
+        self._vacating.add(job_id, assignments)
+        self._attempts.stop(record, StopCause.PREEMPTED, now_s)
+
+    def _unplace(self, record: JobRecord, now_s: float) -> None:
+        """A claim came to nothing: back to the waiting line."""
+        self.give_back(record)
+        self._ledger.note(record.move(Move.UNPLACE, now_s))
+        self.queue(record)
+
+    # -- taking back ---------------------------------------------------------------------------------------
+
+    def give_back_worker(self, record: JobRecord, worker: int) -> None:
+        """Free what one worker holds."""
+        assignment = self.cluster.release(record.job.job_id, worker)
+        if assignment is not None:
+            self._freed.add(self.cluster.row_of(assignment.node_id))
+
+    def give_back(self, record: JobRecord) -> None:
+        """Free all that a job is accounted for, and drop its claim if it has one."""
+        for assignment in record.assignments:
+            self.give_back_worker(record, assignment.worker)
+        record.assignments, record.waits_for = (), set()
+        self._claims.pop(record.job.job_id, None)
+        if self._preemption is not None:
+            self._preemption.remove(record.job.job_id)
+
+    def left(self, record: JobRecord, now_s: float) -> None:
+        """A preempted job has left its places: whoever waited for that may start."""
+        self._vacating.remove(record.job.job_id, record.vacating)
+        record.vacating = ()
+        for other in list(self._claims.values()):
+            other.waits_for.discard(record.job.job_id)
+            if other.waits_for:
+                continue
+            del self._claims[other.job.job_id]
+            if all(self.cluster.is_up(assignment.node_id) for assignment in other.assignments):
+                self._attempts.start(other, Move.START, now_s)
+            else:
+                self._unplace(other, now_s)
+
+    def resume(self, record: JobRecord) -> None:
+        """Account again for what a job held when the scheduler was stopped."""
+        if record.state is JobState.PLACED:
+            self._claims[record.job.job_id] = record
+        holder = self._ledger.holder_of(record.job)
+        for assignment in record.assignments:
+            if assignment.worker not in record.exited_workers and assignment.node_id in self.cluster:
+                self.cluster.allocate(holder, assignment)
+        self._vacating.add(record.job.job_id, record.vacating)
+        self._attempts.watch(record)
+        if record.assignments and record.state is not JobState.STOPPING:
+            self._stake(record, record.job.submit_s if record.placed_s is None else record.placed_s)
+        self._tenants_apart = bool(self.cluster.isolated_gpus)
