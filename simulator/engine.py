@@ -6,6 +6,7 @@ the residents of a touched GPU are looked at again.
 
 from __future__ import annotations
 
+import dataclasses
 import gc
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -322,9 +323,12 @@ class _World:
         now_s = self.env.now
         for record in list(self.scheduler.records()):
             run = self._running.get(record.job.job_id)
+            outcome = self._outcome(record, run)
             if run is not None and record.state is JobState.RUNNING:
                 run.settle(now_s)
-            self._outcomes[self._sequence[record.job.job_id]] = self._outcome(record, run)
+                held_s = record.held_s + now_s - (now_s if record.placed_s is None else record.placed_s)
+                outcome = dataclasses.replace(self._outcome(record, run), held_s=held_s)
+            self._outcomes[self._sequence[record.job.job_id]] = outcome
         return [outcome for outcome in self._outcomes if outcome is not None]
 
 

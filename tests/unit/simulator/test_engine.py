@@ -97,6 +97,13 @@ def test_allocation_counts_what_is_held_and_utilisation_what_is_served():
     assert metrics.gpu_utilisation_ratio == metrics.gpu_allocation_ratio
 
 
+def test_what_still_runs_at_the_end_is_held_and_served_until_then():
+    result = run([row("forever", 10, None, 2), row("last", 20, 80, 1)])
+    forever = result.outcomes[0]
+    assert (forever.state, forever.held_s, forever.served_s) == (JobState.RUNNING, 90, 90)
+    assert result.metrics.gpu_allocation_ratio == (2 * 90 + 80) / (4 * 90)
+
+
 def test_a_preempted_job_is_served_its_work_once_and_held_only_while_placed():
     result = run([row("long", 0, 100, 4), row("short", 30, 10, 4)], policy="srtf")
     long = result.outcomes[0]
