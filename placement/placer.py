@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from placement import kernels as k
 from placement.ask import Demand
 from placement.attempts import Attempts
@@ -60,21 +62,34 @@ class Placer:
 
     # -- deciding ------------------------------------------------------------------------------------------
 
-    def decide(self, now_s: float) -> None:
-        """Place whoever can be placed, in order, until nothing freed on the way could help anyone."""
+    def decide(self, now_s: float, turn_away: Callable[[JobRecord, float], None]) -> None:
+        """Place whoever can be placed, in order, until nothing freed on the way could help anyone.
+
+        Jobs that would not wait are turned away when their turn comes and they do not fit.
+        """
         while True:
             if self._freed:
                 self._reopen_groups(now_s)
             while (first := self.line.first()) is not None:
-                self._try_first(first, now_s)
+                if not self._placed_first(first, now_s):
+                    self._wait_or_go(first[1], now_s, turn_away)
                 if self._tenants_apart != bool(self.cluster.isolated_gpus):
                     self._tenants_apart = not self._tenants_apart
                     self.queue_again()
             if not self._freed:
                 return
 
-    def _try_first(self, first: tuple[RankKey, JobRecord, Demand], now_s: float) -> None:
-        """Place the first in line, push others out for it, or let it wait."""
+    def _wait_or_go(
+        self, record: JobRecord, now_s: float, turn_away: Callable[[JobRecord, float], None]
+    ) -> None:
+        if record.job.immediate and record.attempt == 0:
+            self.line.discard(record.job.job_id)
+            turn_away(record, now_s)
+        else:
+            self.line.block(record.job.job_id)
+
+    def _placed_first(self, first: tuple[RankKey, JobRecord, Demand], now_s: float) -> bool:
+        """Place the first in line, if need be by pushing others out; gives whether it has a place."""
         key, record, demand = first
         assignments = self._place(record, demand)
         if assignments is None and self._preemption is not None:
@@ -86,10 +101,10 @@ class Placer:
                     self._push_out(job_id, now_s)
                 assignments = self._place(record, demand)
         if assignments is None:
-            self.line.block(record.job.job_id)
-        else:
-            self.line.discard(record.job.job_id)
-            self._take(record, assignments, now_s)
+            return False
+        self.line.discard(record.job.job_id)
+        self._take(record, assignments, now_s)
+        return True
 
     def _place(self, record: JobRecord, demand: Demand) -> tuple[Assignment, ...] | None:
         if self._search.workers_that_fit(demand) < record.job.workers:

@@ -94,7 +94,8 @@ class Preemption:
             return None
         entries = candidates[0]
         keep = needed(self._stakes.whole[entries].tolist(), int(missing[self._stakes.node[entries[0]]]))
-        return [self._stakes.owner[entries[position]] for position in keep]
+        # Two workers of one job may sit on the same node: it leaves as a whole, and is told once.
+        return list(dict.fromkeys(self._stakes.owner[entries[position]] for position in keep))
 
     def _free(self, column: int) -> Ints:
         """What each node has free; nodes that are not available have nothing, whoever leaves."""

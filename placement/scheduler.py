@@ -91,7 +91,7 @@ class Scheduler:
         for event in events:
             self._apply(event, now_s)
         self._attempts.enforce_time_limits(now_s)
-        self._placer.decide(now_s)
+        self._placer.decide(now_s, self._reject)
         if self._impatient:
             self._turn_away(now_s)
         return Step(*self._ledger.close_page())
@@ -149,7 +149,7 @@ class Scheduler:
         self._ledger.enter(record)
         self._ledger.note(Transition(job.job_id, 0, None, JobState.QUEUED, now_s))
         if self.cluster.members and not self._could_ever_fit(record):
-            self._reject(record, self._bare, now_s)
+            self._reject(record, now_s, self._bare)
             return
         self._placer.queue(record)
         if job.immediate:
@@ -161,14 +161,16 @@ class Scheduler:
         return self._bare.workers_that_fit(demand) >= record.job.workers
 
     def _turn_away(self, now_s: float) -> None:
-        """Reject the jobs of this step that would not wait and did not get a place."""
+        """Reject the jobs of this step that would not wait and whose turn did not come."""
         for record in self._impatient:
             if record.state is JobState.QUEUED and record.attempt == 0:
                 self._placer.line.discard(record.job.job_id)
-                self._reject(record, self._search, now_s)
+                self._reject(record, now_s)
         self._impatient.clear()
 
-    def _reject(self, record: JobRecord, search: Search, now_s: float) -> None:
+    def _reject(self, record: JobRecord, now_s: float, search: Search | None = None) -> None:
+        """End a job that gets no place: not now, or on the bare cluster never."""
+        search = search or self._search
         demand = search.demand(record.job, self._ledger.profile_of(record.job))
         record.failure = rejection(search, demand, record.job)
         record.ended_s = now_s
