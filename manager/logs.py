@@ -58,7 +58,7 @@ class LogStore:
         """
         try:
             with self._path(worker).open("rb") as stream:
-                stream.seek(offset)
+                stream.seek(min(offset, os.fstat(stream.fileno()).st_size))
                 return stream.read(MAX_CHUNK_BYTES)
         except FileNotFoundError:
             return b""

@@ -25,6 +25,8 @@ _STATUS: tuple[tuple[type[CotenantError], int], ...] = (
     (Denied, 403),
 )
 _MAX_CHARS = 500
+_UNREADABLE = "There was an error parsing the body"
+"""What the framework says of a body that makes the JSON parser fail in another way than by a syntax error."""
 
 
 def install(app: FastAPI) -> None:
@@ -69,6 +71,8 @@ def first_complaint(errors: Sequence[Any]) -> str:
 
 def _http(_request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)  # noqa: S101 - registered for that
+    if error.detail == _UNREADABLE:
+        return _answer(422, "the body is no sound JSON: not UTF-8, nested too deeply or an endless number")
     return _answer(error.status_code, str(error.detail))
 
 
