@@ -81,6 +81,18 @@ def _append(path: Path, offset: int, data: bytes) -> int:
         while rest:
             rest = rest[os.write(descriptor, rest) :]
         os.fsync(descriptor)
+        if size == 0:
+            _sync_folder(path.parent)
         return size + len(data)
     finally:
         os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """A new file is on disk only when its name is."""
+    for each in (folder, folder.parent):
+        descriptor = os.open(each, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

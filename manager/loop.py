@@ -40,6 +40,8 @@ BATCH = 1000
 """Events in one step; more wait for the next."""
 POLL_S = 1.0
 """The inbox is looked at that often even if nobody says that something is in it."""
+GIVE_WAY_S = 0.001
+"""A lock is not fair: after a turn, those who wait for a look at the scheduler get that long to take it."""
 RETRY_FIRST_S, RETRY_LAST_S = 0.1, 5.0
 """How long a failed step waits before the next try, doubling from the first to the last."""
 
@@ -129,6 +131,7 @@ class Loop:
         self._awake = False
         self._stopping = False
         self._taken = 0
+        self._asking = 0
         self._thread: threading.Thread | None = None
 
     # For other threads
@@ -150,8 +153,12 @@ class Loop:
         Raises:
             OperationFailed: the scheduler cannot be built at the moment.
         """
-        with self._lock:
-            return question(self._ready().scheduler)
+        self._asking += 1  # a hint, so it needs no lock of its own
+        try:
+            with self._lock:
+                return question(self._ready().scheduler)
+        finally:
+            self._asking -= 1
 
     def start(self) -> None:
         """Turn in a thread."""
@@ -214,6 +221,8 @@ class Loop:
                 bug = not isinstance(error, CotenantError)  # only a bug needs its trace in the log
                 log.error("a step failed, next try in %.1f s: %s", retry_s, _one_line(error), exc_info=bug)
             if busy:
+                if self._asking:
+                    time.sleep(GIVE_WAY_S)
                 continue
             self._rest(retry_s or self.next_turn_s(), wakeable=not retry_s)
 

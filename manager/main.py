@@ -186,7 +186,8 @@ def _listening(settings: ManagerSettings) -> Iterator[tuple[socket.socket, str]]
             f"cannot listen on {settings.listen}: {reason}; choose another --listen"
         ) from error
     with listener:
-        # Head and body of an answer go out in two pieces: the second must not wait until the first is confirmed.
+        # Head and body of an answer go out in two pieces: the second must not wait for the first to be
+        # confirmed.
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         bound = listener.getsockname()[1]
         local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - recognised, not listened on
