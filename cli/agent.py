@@ -51,11 +51,12 @@ def agent(
     if ctx.invoked_subcommand is not None:
         return
     from agent.main import AgentSettings, run
+    from cli.job_options import identifier
     from cli.up import default_data_dir, local_nodes
     from manager.wire.discovery import find_manager
 
     endpoint = find_manager(manager_url)
-    name = node_id or local_nodes(())[0].node_id
+    name = identifier("node id", node_id) or local_nodes(())[0].node_id
     run(
         AgentSettings(
             manager_url=endpoint.url,

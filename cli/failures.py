@@ -101,5 +101,5 @@ def _debugging() -> bool:
 def _silence_stdout() -> None:
     """Send the rest of the output nowhere, so that the interpreter does not complain again at its end."""
     # No real stdout (a test, a closed stream) leaves nothing to flush either.
-    with contextlib.suppress(OSError, ValueError):
+    with contextlib.suppress(AttributeError, OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

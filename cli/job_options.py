@@ -79,7 +79,7 @@ def job_spec_of(wishes: JobWishes) -> JobSpec:
         raise InvalidSpec("no command; write it after --: cotenant submit --gpus 1 -- python train.py")
     wanted = {
         "name": wishes.name,
-        "tenant": _identifier("tenant", wishes.tenant),
+        "tenant": identifier("tenant", wishes.tenant),
         "workers": _whole("workers", wishes.workers),
         "kind": _member("kind", JobKind, wishes.kind),
         "priority": _whole("priority", wishes.priority),
@@ -87,7 +87,7 @@ def job_spec_of(wishes: JobWishes) -> JobSpec:
         "retries": _whole("retries", wishes.retries),
         "time_limit_s": None if wishes.time_limit is None else parse_seconds(wishes.time_limit, "time limit"),
         "grace_s": None if wishes.grace is None else parse_seconds(wishes.grace, "grace"),
-        "profile": _identifier("profile", wishes.profile),
+        "profile": identifier("profile", wishes.profile),
     }
     said = {name: value for name, value in wanted.items() if value is not None}
     # The core's own rules first: what it would refuse is refused here, in its words, before anything is sent.
@@ -204,7 +204,12 @@ def _whole(what: str, text: str | None) -> int | None:
     return int(text)
 
 
-def _identifier(what: str, text: str | None) -> str | None:
+def identifier(what: str, text: str | None) -> str | None:
+    """The text, if it may be the name of a tenant, a profile or a node.
+
+    Raises:
+        InvalidSpec: it may not.
+    """
     from placement.model import InvalidSpec
 
     if text is not None and not _IDENTIFIER.fullmatch(text):

@@ -138,7 +138,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         words = list(sys.argv[1:] if arguments is None else arguments)
         result = cli.main(args=words, prog_name=PROGRAM, standalone_mode=False)
         # Inside the try: a reader that went away shows itself only when the last of the output is written.
-        sys.stdout.flush()
+        if sys.stdout is not None:  # it is None where the caller closed it
+            sys.stdout.flush()
     except BaseException as error:
         return exit_status_of(error)
     return result if isinstance(result, int) else 0

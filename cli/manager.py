@@ -63,8 +63,7 @@ def manager(
 ) -> None:
     """Run the manager until it is told to end.
 
-    It needs a token on every request; the token lies in the data folder, in a file that its owner alone can
-    read.
+    Every request needs the token, which lies in the data folder where its owner alone can read it.
 
     \b
     Examples:

@@ -158,7 +158,8 @@ def _spawn(program: Program) -> subprocess.Popen[bytes]:
                 start_new_session=True,
             )
     except OSError as error:
-        raise OperationFailed(f"{program.name} cannot be started: {error}") from error
+        where = f": {error.filename}" if error.filename else ""
+        raise OperationFailed(f"{program.name} cannot be started: {error.strerror}{where}") from error
 
 
 def _end(process: subprocess.Popen[bytes], hurry: threading.Event) -> None:

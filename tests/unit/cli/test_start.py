@@ -159,3 +159,15 @@ def test_words_of_the_core_are_repeated_faithfully():
     assert set(submit.MODES) == {"any", *(mode.value for mode in Mode)}
     assert set(submit.ISOLATIONS) == {isolation.value for isolation in Isolation}
     assert set(submit.KINDS) == {kind.value for kind in JobKind}
+
+
+@pytest.mark.parametrize(("redirection", "status"), [(">&-", 0), (">/dev/full", 1), ("2>&-", 0)])
+def test_closed_and_full_outputs(redirection, status):
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m cli completion bash {redirection}"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == status
+    assert done.stderr == ("cotenant: No space left on device\n" if status else "")
