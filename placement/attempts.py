@@ -25,8 +25,6 @@ class Attempts:
         record.placed_s = now_s
         if record.first_placed_s is None:
             record.first_placed_s = now_s
-        record.started_workers.clear()
-        record.exited_workers.clear()
         record.stop_cause = record.first_failure = record.attempt_served_s = None
         self._ledger.note(record.move(move, now_s))
         for assignment in record.assignments:
@@ -59,12 +57,12 @@ class Attempts:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
-    def enforce_time_limits(self, now_s: float) -> None:
-        """Stop every attempt that has run as long as it may."""
-        while (deadline_s := self.next_deadline_s()) is not None and deadline_s <= now_s:
-            record = self._ledger.find(heapq.heappop(self._deadlines)[1])
-            if record is not None:
-                self.stop(record, StopCause.TIME_LIMIT, now_s)
+    def next_expired(self, now_s: float) -> JobRecord | None:
+        """A job whose attempt has run as long as it may, None if there is none; each is given once."""
+        deadline_s = self.next_deadline_s()
+        if deadline_s is None or deadline_s > now_s:
+            return None
+        return self._ledger.find(heapq.heappop(self._deadlines)[1])
 
     def _runs(self, job_id: str, attempt: int) -> bool:
         record = self._ledger.find(job_id)

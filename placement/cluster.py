@@ -94,7 +94,7 @@ class Cluster:
         self._holdings = {}
         self._lay_out(sorted(nodes, key=lambda node: node.node_id))
         for holder, assignment in held:
-            if assignment.node_id in self._row and all(s.gpu_uuid in self._slot for s in assignment.shares):
+            if self.has(assignment):
                 self.allocate(holder, assignment)
 
     def _lay_out(self, members: list[Node]) -> None:
@@ -160,8 +160,10 @@ class Cluster:
             raise NotFound(f"no node {node_id!r} has joined")
         return row
 
-    def __contains__(self, node_id: str) -> bool:
-        return node_id in self._row
+    def has(self, assignment: Assignment) -> bool:
+        """Whether the node of an assignment and all its GPUs are known."""
+        shares = assignment.shares
+        return assignment.node_id in self._row and all(share.gpu_uuid in self._slot for share in shares)
 
     def gpu(self, uuid: str) -> Gpu:
         """The GPU with that UUID.
@@ -304,9 +306,10 @@ class Cluster:
         return tuple(Tenancy(lodging.key[0], lodging.key[1], lodging.share) for lodging in lodgings)
 
     def resident_jobs(self, gpu_uuid: str) -> list[tuple[Holder, Share]]:
-        """Holders and shares of a GPU, in the order of job and worker."""
-        row, slot = self._slot[gpu_uuid]
-        return [(lodging.holder, lodging.share) for lodging in self._lodgings[row][slot]]
+        """Holders and shares of a GPU, in the order of job and worker; nobody on an unknown one."""
+        place = self._slot.get(gpu_uuid)
+        lodgings = [] if place is None else self._lodgings[place[0]][place[1]]
+        return [(lodging.holder, lodging.share) for lodging in lodgings]
 
 
 def _lodging_key(lodging: _Lodging) -> tuple[str, int]:

@@ -12,7 +12,7 @@ from placement.ask import Ask, Demand, newcomer_of
 from placement.cluster import UNLIMITED, Cluster
 from placement.interference import InterferenceModel, Resident
 from placement.kernels import Ints
-from placement.lifecycle import JobRecord
+from placement.lifecycle import JobRecord, JobState
 from placement.model import Explanation, Job, Mode, Outcome, Reason, Share, format_bytes, model_matches
 from placement.promises import broken_promise
 from placement.search import Search
@@ -45,17 +45,25 @@ def explain_placed(cluster: Cluster, belief: InterferenceModel, record: JobRecor
         slowdown, upper = forecast(cluster, belief, record)
     return Explanation(
         record.job.job_id,
-        Outcome.FIT if record.first_placed_s is not None or record.assignments else Outcome.NO_FIT,
+        _outcome_of(record),
         predicted_slowdown=slowdown,
         predicted_upper=upper,
         note=record.failure,
     )
 
 
+def _outcome_of(record: JobRecord) -> Outcome:
+    if record.state is JobState.PLACED:
+        return Outcome.PREEMPT
+    return Outcome.NO_FIT if record.first_placed_s is None else Outcome.FIT
+
+
 def _foreseen(
     cluster: Cluster, belief: InterferenceModel, record: JobRecord, share: Share
 ) -> tuple[float | None, float | None]:
     lodgers = cluster.resident_jobs(share.gpu_uuid)
+    if not lodgers:  # the node came back without that GPU
+        return None, None
     residents = tuple(Resident(holder.profile, other.mode, other.compute_milli) for holder, other in lodgers)
     predictions = belief.predict(cluster.gpu(share.gpu_uuid).model, residents)
     for (holder, other), prediction in zip(lodgers, predictions, strict=True):
@@ -70,7 +78,7 @@ def explain_waiting(search: Search, demand: Demand, job: Job, ahead: int) -> Exp
     if not cluster.members:
         return Explanation(job.job_id, Outcome.NO_FIT, {Reason.NO_NODES: 1})
     reasons, candidates = _counted(search, demand)
-    fits = search.workers_that_fit(demand)
+    fits = search.most_workers(demand, job)
     if fits >= job.workers and ahead:
         return Explanation(
             job.job_id,
@@ -108,6 +116,7 @@ def rejection(search: Search, demand: Demand, job: Job) -> str:
 def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]:
     """Reasons over all GPUs (over nodes for a request without GPUs), and how many GPUs fit."""
     cluster = search.cluster
+    asks = search.asks_of(demand)
     node_code = _node_codes(cluster, demand)
     if demand.request.gpus == 0:
         return _tally(node_code), int((node_code == _FITS).sum())
@@ -115,7 +124,6 @@ def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]
     rows = np.nonzero(present)[0]
     gpus = cluster.gpus[present]
     code = _kind_codes(cluster, demand)[gpus[:, k.MODEL]]
-    asks = search.asks_of(demand)
     if asks:
         search.workers_that_fit(demand)
         by_ask = [_gpu_codes(search, ask, demand, gpus) for ask in asks]
@@ -146,15 +154,14 @@ def _node_codes(cluster: Cluster, demand: Demand) -> Ints:
 def _kind_codes(cluster: Cluster, demand: Demand) -> Ints:
     """What rules out a whole kind of GPU, whatever is on it."""
     request = demand.request
+    memory = request.memory_bytes
+    if memory is None and demand.profile is not None:
+        memory = demand.profile.memory_bytes
     code = np.full(len(cluster.kinds), _FITS, np.int64)
     for kind, (model, memory_bytes) in enumerate(cluster.kinds):
         if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
             code[kind] = _CODE[Reason.GPU_MODEL]
-        elif (
-            request.memory_bytes is not None
-            and memory_bytes is not None
-            and request.memory_bytes > memory_bytes
-        ):
+        elif memory is not None and memory_bytes is not None and memory > memory_bytes:
             code[kind] = _CODE[Reason.GPU_MEMORY]
         elif all(ask.terms[kind, k.MILLI] == 0 for ask in demand.asks):
             code[kind] = _CODE[Reason.MIG_GEOMETRY if Mode.MIG in request.modes else Reason.GPU_MODE]
@@ -187,6 +194,7 @@ def _gpu_codes(search: Search, ask: Ask, demand: Demand, gpus: Ints) -> Ints:
         code[busy] = _CODE[Reason.GPU_BUSY]
     else:
         code[busy & (gpus[:, k.MODE] != kind)] = _CODE[Reason.GPU_MODE]
+        code[gpus[:, k.MODE] == k.EXCLUSIVE] = _CODE[Reason.GPU_BUSY]
     code[term[:, k.MILLI] == 0] = _CODE[Reason.GPU_MODE]
     return code
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement.interference import Resident
+from placement.model import Mode
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,14 +24,14 @@ class Neighbour:
 class Neighbourhood:
     """The residents of one GPU of a kind (model and memory, numbered by the cluster), in canonical order.
 
-    ``opaque`` says that at least one resident is there of whom nothing is known and who was promised nothing;
-    such residents are not listed one by one, since every prediction next to them is unknown anyway.
+    ``opaque`` is the mode of residents of whom nothing is known and who were promised nothing, None without
+    such; they are not listed one by one, since their number makes no difference to what can be foreseen.
     """
 
     gpu_model: str
     kind: int
     neighbours: tuple[Neighbour, ...] = ()
-    opaque: bool = False
+    opaque: Mode | None = None
 
     @property
     def promised(self) -> bool:
@@ -42,7 +43,10 @@ def neighbourhood_of(gpu_model: str, kind: int, residents: list[Neighbour]) -> N
     """The canonical neighbourhood of these residents, whatever their order."""
     listed = [n for n in residents if n.resident.profile is not None or n.max_slowdown is not None]
     listed.sort(key=_order)
-    return Neighbourhood(gpu_model, kind, tuple(listed), opaque=len(listed) < len(residents))
+    opaque = next(
+        (n.resident.mode for n in residents if n.resident.profile is None and n.max_slowdown is None), None
+    )
+    return Neighbourhood(gpu_model, kind, tuple(listed), opaque)
 
 
 def _order(neighbour: Neighbour) -> tuple[str, str, int, float]:

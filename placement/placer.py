@@ -172,6 +172,8 @@ class Placer:
 
     def give_back_worker(self, record: JobRecord, worker: int) -> None:
         """Free what one worker holds."""
+        if self._preemption is not None:
+            self._preemption.remove_worker(record.job.job_id, worker)
         assignment = self.cluster.release(record.job.job_id, worker)
         if assignment is not None:
             self._freed.add(self.cluster.row_of(assignment.node_id))
@@ -184,6 +186,12 @@ class Placer:
         self._claims.pop(record.job.job_id, None)
         if self._preemption is not None:
             self._preemption.remove(record.job.job_id)
+
+    def stop(self, record: JobRecord, cause: StopCause, now_s: float) -> None:
+        """Tell a job to end; what it holds is freed when it has, and nobody needs to push it out for that."""
+        if self._preemption is not None:
+            self._preemption.remove(record.job.job_id)
+        self._attempts.stop(record, cause, now_s)
 
     def left(self, record: JobRecord, now_s: float) -> None:
         """A preempted job has left its places: whoever waited for that may start."""
@@ -205,7 +213,7 @@ class Placer:
             self._claims[record.job.job_id] = record
         holder = self._ledger.holder_of(record.job)
         for assignment in record.assignments:
-            if assignment.worker not in record.exited_workers and assignment.node_id in self.cluster:
+            if assignment.worker not in record.exited_workers and self.cluster.has(assignment):
                 self.cluster.allocate(holder, assignment)
         self._vacating.add(record.job.job_id, record.vacating)
         self._attempts.watch(record)

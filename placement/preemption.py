@@ -13,13 +13,17 @@ from placement.ask import Demand
 from placement.cluster import Cluster, Holder
 from placement.kernels import Ints
 from placement.lifecycle import JobRecord
-from placement.model import Assignment
+from placement.model import Assignment, Mode
 from placement.search import Search
 from placement.stakes import Stakes, needed
 from placement.waiting import RankKey
 
 NODES_TRIED = 8
 """So many nodes are examined for a job of one worker where counting GPUs alone does not decide."""
+
+
+SLICE_ROUNDING = 7
+"""Seven slices of a GPU, each rounded down to a thousandth, are at most so many thousandths short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,12 @@ class Preemption:
         self._stakes.add(record, holder, self._cluster, rank - self._slope * now_s)
 
     def remove(self, job_id: str) -> None:
-        """A job no longer holds what it held."""
+        """A job no longer holds what it held, or is about to leave it anyway."""
         self._stakes.remove(job_id)
+
+    def remove_worker(self, job_id: str, worker: int) -> None:
+        """One worker of a job no longer holds what it held."""
+        self._stakes.remove_worker(job_id, worker)
 
     def relocate(self) -> None:
         """The cluster's rows have been laid out anew."""
@@ -55,6 +63,8 @@ class Preemption:
 
     def could_help(self, wish: Wish, rows: Iterable[int]) -> bool:
         """Whether what was freed on these nodes might let a job in, at the price of those behind it."""
+        if wish.demand.request.gpus == 0:
+            return True
         if wish.record.job.workers > 1:
             return self._enough_in_all(wish, self._stakes.behind(wish.key, wish.now_s))
         wanted = self._least_milli(wish.demand)
@@ -92,10 +102,11 @@ class Preemption:
         candidates = self._stakes.by_node(behind, self._stakes.whole, missing, 1)
         if not candidates:
             return None
-        entries = candidates[0]
-        keep = needed(self._stakes.whole[entries].tolist(), int(missing[self._stakes.node[entries[0]]]))
-        # Two workers of one job may sit on the same node: it leaves as a whole, and is told once.
-        return list(dict.fromkeys(self._stakes.owner[entries[position]] for position in keep))
+        row = int(self._stakes.node[candidates[0][0]])
+        # Two workers of one job may sit on the same node: it leaves as a whole.
+        jobs = list(dict.fromkeys(self._stakes.owner[entry] for entry in candidates[0].tolist()))
+        whole = [self._stakes.whole_on(job_id, row) for job_id in jobs]
+        return [jobs[position] for position in needed(whole, int(missing[row]))]
 
     def _free(self, column: int) -> Ints:
         """What each node has free; nodes that are not available have nothing, whoever leaves."""
@@ -116,9 +127,13 @@ class Preemption:
         return bool(asks[0].entries[k.KIND] == k.EXCLUSIVE and asks[0].terms[:, k.MILLI].all())
 
     def _least_milli(self, demand: Demand) -> int:
-        """The least compute that a worker could do with on any node, in thousandths of a GPU."""
-        milli = [n.compute_milli for ask in self._search.asks_of(demand) for n in ask.needs if n is not None]
-        return max(demand.request.gpus, 1) * min(milli, default=1000)
+        """The least compute that a worker could do with on any node, in thousandths of a GPU.
+
+        Slices are rounded down one by one, so that those freed together may seem smaller than they are.
+        """
+        needs = [need for ask in self._search.asks_of(demand) for need in ask.needs if need is not None]
+        milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in needs]
+        return max(demand.request.gpus * min(milli, default=1000), 1)
 
     def _gang_fits(self, wish: Wish, holder: Holder) -> bool:
         if self._search.workers_that_fit(wish.demand) < wish.record.job.workers:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from placement.interference import InterferenceModel, Prediction
+from placement.interference import InterferenceModel, Prediction, Resident
 from placement.model import Reason
 from placement.neighbourhood import Neighbour, Neighbourhood
 
@@ -16,16 +16,16 @@ def broken_promise(belief: InterferenceModel, newcomer: Neighbour, place: Neighb
     if newcomer.max_slowdown is None and not place.promised:
         return None
     residents = [*place.neighbours, newcomer]
+    if place.opaque is not None:
+        residents.append(Neighbour(Resident(None, place.opaque, 1), None))
     predictions = belief.predict(place.gpu_model, tuple(neighbour.resident for neighbour in residents))
     for neighbour, prediction in zip(residents, predictions, strict=True):
-        if not _kept(neighbour, prediction, opaque=place.opaque):
+        if not _kept(neighbour, prediction):
             return Reason.OWN_PROMISE if neighbour is newcomer else Reason.NEIGHBOUR_PROMISE
     return None
 
 
-def _kept(neighbour: Neighbour, prediction: Prediction, *, opaque: bool) -> bool:
+def _kept(neighbour: Neighbour, prediction: Prediction) -> bool:
     if neighbour.max_slowdown is None:
         return True
-    if opaque or prediction.upper is None:
-        return False
-    return prediction.upper <= neighbour.max_slowdown
+    return prediction.upper is not None and prediction.upper <= neighbour.max_slowdown

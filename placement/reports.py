@@ -41,7 +41,12 @@ class Reports:
         if len(record.exited_workers) == record.job.workers:
             self._attempt_ended(record, now_s)
         elif record.first_failure is event and record.state is not JobState.STOPPING:
-            self._attempts.stop(record, StopCause.SIBLING_FAILED, now_s)
+            self._placer.stop(record, StopCause.SIBLING_FAILED, now_s)
+
+    def enforce_time_limits(self, now_s: float) -> None:
+        """Stop every attempt that has run as long as it may."""
+        while (record := self._attempts.next_expired(now_s)) is not None:
+            self._placer.stop(record, StopCause.TIME_LIMIT, now_s)
 
     def fenced(self, node_id: str, now_s: float) -> None:
         """Nothing runs on a node any more: all its workers are lost."""
@@ -68,7 +73,7 @@ class Reports:
         elif record.state is JobState.STOPPING:
             record.stop_cause = StopCause.CANCELLED
         else:
-            self._attempts.stop(record, StopCause.CANCELLED, now_s)
+            self._placer.stop(record, StopCause.CANCELLED, now_s)
 
     def _current(self, event: WorkerStarted | WorkerExited) -> JobRecord | None:
         """The record that a report is about, None if it is stale or about nobody."""
@@ -114,6 +119,8 @@ class Reports:
         self._end(record, Move.FAIL, now_s)
 
     def _requeue(self, record: JobRecord, now_s: float, note: str) -> None:
+        record.started_workers.clear()
+        record.exited_workers.clear()
         self._ledger.note(record.move(Move.REQUEUE, now_s, note))
         self._placer.queue(record)
 

@@ -90,7 +90,7 @@ class Scheduler:
             self._apply_nodes(events)
         for event in events:
             self._apply(event, now_s)
-        self._attempts.enforce_time_limits(now_s)
+        self._reports.enforce_time_limits(now_s)
         self._placer.decide(now_s, self._reject)
         if self._impatient:
             self._turn_away(now_s)
@@ -158,7 +158,9 @@ class Scheduler:
     def _could_ever_fit(self, record: JobRecord) -> bool:
         """Whether the cluster could hold the job if it were empty and every node available."""
         demand = self._bare.demand(record.job, self._ledger.profile_of(record.job))
-        return self._bare.workers_that_fit(demand) >= record.job.workers
+        if self._bare.workers_that_fit(demand) < record.job.workers:
+            return False
+        return self._bare.most_workers(demand, record.job) == record.job.workers
 
     def _turn_away(self, now_s: float) -> None:
         """Reject the jobs of this step that would not wait and whose turn did not come."""

@@ -8,6 +8,7 @@ what changed since that demand was last looked at, not the size of the cluster.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -79,11 +80,30 @@ class Search:
         self._recent.clear()
 
     def workers_that_fit(self, demand: Demand) -> int:
-        """How many workers of this demand fit now: exact for one GPU a worker, else an upper bound."""
+        """An upper bound of how many workers fit now; exact for one mode and one GPU a worker.
+
+        A GPU that could be shared in several modes is counted for each of them.
+        """
         workers = 0
         for ask in self.asks_of(demand):
             workers += self._look(ask, demand).workers
         return workers
+
+    def most_workers(self, demand: Demand, job: Job) -> int:
+        """How many workers of a job fit now, at most all of them; found by trying."""
+        if job.workers == 1:
+            return min(self.workers_that_fit(demand), 1)
+        request = job.request
+        probe = Holder("", job.tenant, demand.profile, request.max_slowdown, cpu_milli=request.cpu_milli)
+        probe = replace(probe, ram_bytes=request.ram_bytes, isolating=request.isolation is Isolation.TENANT)
+        self.cluster.checkpoint()
+        try:
+            placed = 0
+            while placed < job.workers and self._place_worker(probe, demand, job, placed) is not None:
+                placed += 1
+            return placed
+        finally:
+            self.cluster.rollback()
 
     def fits_on(self, demand: Demand, row: int) -> bool:
         """Whether a worker fits on that node now."""

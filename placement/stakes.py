@@ -19,11 +19,11 @@ _NEVER = np.iinfo(np.int64).max
 
 @dataclass(slots=True)
 class Stake:
-    """One job's holdings; ``entries`` are its places in the arrays, one per worker."""
+    """One job's holdings; ``entries`` are places in the arrays by worker, of those that still hold shares."""
 
     record: JobRecord
     holder: Holder
-    entries: list[int]
+    entries: dict[int, int]
 
 
 class Stakes:
@@ -55,9 +55,11 @@ class Stakes:
         job = record.job
         if not job.preemptible:
             return
-        stake = self._by_job[job.job_id] = Stake(record, holder, [])
+        stake = self._by_job[job.job_id] = Stake(record, holder, {})
         self._priorities[job.priority] = self._priorities.get(job.priority, 0) + 1
         for assignment in record.assignments:
+            if assignment.worker in record.exited_workers:
+                continue
             entry = self._unused.pop() if self._unused else self._grow()
             row = cluster.row_of(assignment.node_id)
             shares = assignment.shares
@@ -67,7 +69,7 @@ class Stakes:
             self.whole[entry] = sum(share.mode is Mode.EXCLUSIVE for share in shares)
             self.priority[entry], self.base[entry] = job.priority, base
             self._on_row.setdefault(row, set()).add(entry)
-            stake.entries.append(entry)
+            stake.entries[assignment.worker] = entry
 
     def remove(self, job_id: str) -> None:
         """A job no longer holds what it held."""
@@ -78,21 +80,32 @@ class Stakes:
         self._priorities[priority] -= 1
         if not self._priorities[priority]:
             del self._priorities[priority]
-        for entry in stake.entries:
-            self._on_row[int(self.node[entry])].discard(entry)
-            self._clear(entry)
-        self._unused += stake.entries
+        for entry in stake.entries.values():
+            self._retire(entry)
+
+    def remove_worker(self, job_id: str, worker: int) -> None:
+        """One worker of a job no longer holds what it held."""
+        stake = self._by_job.get(job_id)
+        if stake is not None and worker in stake.entries:
+            self._retire(stake.entries.pop(worker))
+
+    def _retire(self, entry: int) -> None:
+        self._on_row[int(self.node[entry])].discard(entry)
+        self._clear(entry)
+        self._unused.append(entry)
 
     def relocate(self, cluster: Cluster) -> None:
         """The cluster's rows have been laid out anew; jobs on vanished nodes are no stake any more."""
-        held = list(self._by_job.values())
-        bases = [float(self.base[stake.entries[0]]) for stake in held]
-        for stake in held:
-            self.remove(stake.record.job.job_id)
+        held = [(stake, self._base_of(stake)) for stake in self._by_job.values() if stake.entries]
+        for job_id in list(self._by_job):
+            self.remove(job_id)
         self._on_row.clear()
-        for stake, base in zip(held, bases, strict=True):
-            if all(assignment.node_id in cluster for assignment in stake.record.assignments):
+        for stake, base in held:
+            if all(map(cluster.has, stake.record.assignments)):
                 self.add(stake.record, stake.holder, cluster, base)
+
+    def _base_of(self, stake: Stake) -> float:
+        return float(self.base[next(iter(stake.entries.values()))])
 
     def behind(self, key: RankKey, now_s: float) -> Ints:
         """Entries of jobs that rank behind a place in the order, by priority and rank."""
@@ -133,12 +146,16 @@ class Stakes:
         best = reached[np.lexsort((self.node[last], -self.base[last], self.priority[last]))][:most]
         return [ordered[start : end + 1] for start, end in zip(begin[best], best, strict=True)]
 
+    def whole_on(self, job_id: str, row: int) -> int:
+        """Exclusive GPUs that all workers of a job hold on one node."""
+        return sum(int(self.whole[e]) for e in self._by_job[job_id].entries.values() if self.node[e] == row)
+
     def jobs(self, entries: Ints) -> list[str]:
         """Jobs of these entries, last in rank first; ties by later sequence."""
 
         def rank(job_id: str) -> tuple[int, float, int]:
             stake = self._by_job[job_id]
-            return stake.record.job.priority, -float(self.base[stake.entries[0]]), -stake.record.job.sequence
+            return stake.record.job.priority, -self._base_of(stake), -stake.record.job.sequence
 
         return sorted({self.owner[entry] for entry in entries.tolist()}, key=rank)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 
 from placement.model.errors import InvalidAmount
@@ -24,6 +23,10 @@ _SUFFIX_BYTES = {
     "gi": 1 << 30,
     "ti": 1 << 40,
 }
+_LARGEST = 1e18
+"""No amount that anyone means is larger, whatever its unit; its product with any unit is finite."""
+
+
 _NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<suffix>[a-zA-Z%]*)", re.ASCII)
 _DURATION_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -35,8 +38,8 @@ def _split(text: str, what: str) -> tuple[float, str]:
             f"{what}: {text!r} is not an amount; write a number such as 10 or 1.5 with its unit"
         )
     number = float(match["number"])
-    if not math.isfinite(number):
-        raise InvalidAmount(f"{what}: {text!r} is too large")
+    if number > _LARGEST:
+        raise InvalidAmount(f"{what}: {text.strip()[:40]!r} is too large")
     return number, match["suffix"].lower()
 
 

@@ -78,6 +78,8 @@ class Request:
             raise InvalidAmount(f"max_slowdown: {self.max_slowdown} must be a number of at least 1")
         if not self.modes:
             raise InvalidSpec("mode: at least one mode must be accepted")
+        if self.isolation is Isolation.HARDWARE and not self.modes & {Mode.EXCLUSIVE, Mode.MIG}:
+            raise InvalidSpec("isolation: hardware needs mode exclusive or mig, and neither is accepted")
         if self.mig_profile is not None and Mode.MIG not in self.modes:
             raise InvalidSpec(f"mig_profile: {self.mig_profile!r} asks for MIG, but mode does not accept mig")
 

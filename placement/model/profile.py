@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from placement.model.amounts import MAX_BYTES
 from placement.model.errors import InvalidSpec
 
 
@@ -27,10 +28,13 @@ class Profile:
     def __post_init__(self) -> None:
         for channel in ("sm_milli", "dram_milli", "l2_milli", "pcie_milli"):
             value = getattr(self, channel)
-            if value is not None and not (isinstance(value, int) and 0 <= value <= 1000):
+            if value is not None and (type(value) is not int or not 0 <= value <= 1000):
                 raise InvalidSpec(
                     f"profile {self.name!r}: {channel}: {value} must be a whole number from 0 to 1000"
                 )
+        memory = self.memory_bytes
+        if memory is not None and (type(memory) is not int or not 0 < memory <= MAX_BYTES):
+            raise InvalidSpec(f"profile {self.name!r}: memory_bytes: {memory} must be from 1 to {MAX_BYTES}")
         for model, rate in self.steps_per_s.items():
             if not (math.isfinite(rate) and rate > 0):
                 raise InvalidSpec(f"profile {self.name!r}: steps_per_s: {model}: {rate} must be above 0")
