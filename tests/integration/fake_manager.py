@@ -29,6 +29,8 @@ class FakeManager:
     failing: dict[str, CotenantError] = field(default_factory=dict)
     """What a call of that name raises instead of answering."""
     called: dict[str, int] = field(default_factory=dict)
+    held_at_exit: dict[str, int] = field(default_factory=dict)
+    """How much output was there when the exit was told."""
 
     def _call(self, name: str) -> None:
         self.called[name] = self.called.get(name, 0) + 1
@@ -62,7 +64,7 @@ class FakeManager:
         self._call("report")
         for report in reports:
             if report.kind is ReportKind.EXITED:
-                # The promise: all output is there before the exit is told.
+                self.held_at_exit[report.job_id] = len(self.log(report.job_id, report.attempt))
                 assert report.report_id not in self.reports, "an exit was reported twice"
             self.reports[report.report_id] = report
 

@@ -16,6 +16,7 @@ from agent import attempt
 from agent.journal import Journal
 from agent.loop import Agent
 from agent.simulated import SimulatedDevices
+from agent.uplink import CHUNK_BYTES, MOST_CHUNKS
 from manager.wire.agent_models import (
     AgentCommand,
     CommandKind,
@@ -198,6 +199,14 @@ def test_a_restarted_agent_goes_on_with_the_output_where_the_manager_is(
         manager.exit_of("job-1")
     half = "".join(f"{n}\n" for n in range(1, 20_001))
     assert manager.log("job-1") == f"{half}ready\n{half}"
+
+
+def test_all_output_is_there_before_the_exit_is_told(manager: FakeManager, data_dir: Path) -> None:
+    size = MOST_CHUNKS * CHUNK_BYTES + 12_345  # more than one turn sends
+    manager.outbox = [start(1, f"head -c {size} /dev/zero | tr '\\0' x")]
+    with agent_on(manager, data_dir):
+        manager.exit_of("job-1")
+    assert manager.held_at_exit["job-1"] == size
 
 
 def test_commands_of_an_older_manager_are_refused(

@@ -127,7 +127,10 @@ def test_a_killed_shim_takes_the_job_with_it_and_the_next_one_says_so(job: Job) 
     job.shell(f"echo run >> {marker}; (setsid sleep 1000 &); echo ready; exec sleep 1000").start().says(
         "ready"
     )
+    pid = job.pid()
     os.kill(job.shim(), signal.SIGKILL)
+    # Nobody fences a job without its shim: it must end although no agent looks.
+    until(lambda: pid not in job.processes(), "the job's process is gone")
     until(lambda: not attempt.has_shim(job.folder), "the shim is gone")
     job.start()
     end = job.end()
