@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -41,8 +42,16 @@ PROFILES = (
     Profile("vague"),
 )
 
+
+def _request(isolation: Isolation, modes: frozenset[Mode], **rest: Any) -> Request:
+    """Hardware isolation without a mode that gives it is refused, so such a request gets one."""
+    if isolation is Isolation.HARDWARE and not modes & {Mode.EXCLUSIVE, Mode.MIG}:
+        modes |= {Mode.EXCLUSIVE}
+    return Request(isolation=isolation, modes=modes, **rest)
+
+
 requests = st.builds(
-    Request,
+    _request,
     gpus=st.sampled_from([0, 1, 1, 1, 1, 2, 3]),
     memory_bytes=st.sampled_from([None, 4 * GIB, 9 * GIB, 30 * GIB, 70 * GIB]),
     compute_milli=st.sampled_from([None, 100, 250, 330, 500, 1000]),
