@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ from manager.store.rows import NodeState, OutboxEntry, Progress, StoredEvent, St
 from manager.wire.agent_models import CommandKind
 from manager.wire.models import JobSpec
 from placement.lifecycle import ENDED, JobState, Transition
-from placement.model import Assignment, NotFound, Profile
+from placement.model import Assignment, Node, NotFound, Profile
 
 _CHUNK = 500
 """Values in one IN list: every database takes that many."""
@@ -150,7 +151,14 @@ def assignment_of(entry: OutboxEntry) -> Assignment:
 
 
 def _node(row: Row[tuple[object, ...]]) -> StoredNode:
-    return StoredNode(NODE.validate_json(row.body), NodeState(row.state), bool(row.simulated))
+    return StoredNode(_parsed_node(row.body), NodeState(row.state), bool(row.simulated))
+
+
+@functools.lru_cache(maxsize=100_000)
+def _parsed_node(body: str) -> Node:
+    """Nodes are read with every request and hardly ever change; they are values, so they can be shared."""
+    node: Node = NODE.validate_json(body)
+    return node
 
 
 def _entry(row: Row[tuple[object, ...]]) -> OutboxEntry:
