@@ -204,7 +204,10 @@ def test_a_restarted_agent_goes_on_with_the_output_where_the_manager_is(
 def test_all_output_is_there_before_the_exit_is_told(manager: FakeManager, data_dir: Path) -> None:
     size = MOST_CHUNKS * CHUNK_BYTES + 12_345  # more than one turn sends
     manager.outbox = [start(1, f"head -c {size} /dev/zero | tr '\\0' x")]
+    manager.failing["append_log"] = Unreachable("gone")
     with agent_on(manager, data_dir):
+        until((folder_of(data_dir) / attempt.EXIT).exists, "it has ended")
+        manager.failing.clear()
         manager.exit_of("job-1")
     assert manager.held_at_exit["job-1"] == size
 
