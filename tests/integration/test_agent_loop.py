@@ -21,6 +21,7 @@ from manager.wire.agent_models import (
     AgentCommand,
     CommandKind,
     WorkerReport,
+    WorkerState,
 )
 from manager.wire.client import Client
 from manager.wire.models import AssignmentView, ProfileSpec, ShareView
@@ -206,7 +207,10 @@ def test_all_output_is_there_before_the_exit_is_told(manager: FakeManager, data_
     manager.outbox = [start(1, f"head -c {size} /dev/zero | tr '\\0' x")]
     manager.failing["append_log"] = Unreachable("gone")
     with agent_on(manager, data_dir):
-        until((folder_of(data_dir) / attempt.EXIT).exists, "it has ended")
+        until(
+            lambda: manager.beats and [w.state for w in manager.beats[-1].workers] == [WorkerState.EXITED],
+            "the agent knows that it has ended",
+        )
         manager.failing.clear()
         manager.exit_of("job-1")
     assert manager.held_at_exit["job-1"] == size
