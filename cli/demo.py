@@ -122,7 +122,7 @@ def _with_cluster(cluster: LocalCluster, screen: Screen, signals: StopSignals) -
 
 def _watch(
     client: Client, screen: Screen, signals: StopSignals, revive: Callable[[], None]
-) -> dict[str, float]:
+) -> dict[str, float | None]:
     """Show the cluster until every job has ended; returns the worst slowdown predicted for each, by id.
 
     Raises:
@@ -131,7 +131,7 @@ def _watch(
     """
     from placement.model import OperationFailed
 
-    worst: dict[str, float] = {}
+    worst: dict[str, float | None] = {}
     deadline_s = time.monotonic() + TIME_LIMIT_S
     while True:
         picture = Picture.of(client)
@@ -139,7 +139,9 @@ def _watch(
         if not picture.jobs:
             return worst
         for job_id, slowdown in _predicted(client, picture):
-            worst[job_id] = max(slowdown, worst.get(job_id, 0.0))
+            before = worst.get(job_id, 0.0)
+            # Once unknown, always unknown: nobody can say that it was not the worst.
+            worst[job_id] = None if slowdown is None or before is None else max(slowdown, before)
         if time.monotonic() > deadline_s:
             late = ", ".join(job.name for job in picture.jobs)
             raise OperationFailed(f"the jobs did not end within {TIME_LIMIT_S:g} s: {late}")
@@ -148,13 +150,11 @@ def _watch(
         revive()
 
 
-def _predicted(client: Client, picture: Picture) -> Iterator[tuple[str, float]]:
-    """The slowdown predicted for each running job among its present neighbours, where one is known."""
+def _predicted(client: Client, picture: Picture) -> Iterator[tuple[str, float | None]]:
+    """The slowdown predicted for each running job among its present neighbours, None where unknown."""
     for job in picture.jobs:
         if job.state.value == "running":
-            slowdown = client.explanation(job.job_id).predicted_slowdown
-            if slowdown is not None:
-                yield job.job_id, slowdown
+            yield job.job_id, client.explanation(job.job_id).predicted_slowdown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

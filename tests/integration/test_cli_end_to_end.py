@@ -67,6 +67,10 @@ def user(home: Path) -> Cotenant:
     return Cotenant({**kept, "COTENANT_ENDPOINT_FILE": str(home / "endpoint.json")}, home)
 
 
+def command_line(pid: int) -> bytes:
+    return Path(f"/proc/{pid}/cmdline").read_bytes()
+
+
 def until(condition: Callable[[], bool]) -> None:
     deadline_s = time.monotonic() + DEADLINE_S
     while not condition():
@@ -200,6 +204,21 @@ def test_a_gang_knows_its_ranks(cotenant):
 def test_following_the_output_of_a_running_job(cotenant):
     job_id = cotenant("submit", "--", "sh", "-c", "echo one; sleep 1; echo two").stdout.strip()
     assert cotenant("logs", "-f", job_id).stdout == "one\ntwo\n"
+
+
+def test_waiting_survives_a_killed_manager(cotenant):
+    """`up` starts it again where it was; the job's end and its status come through."""
+    flag = cotenant.home / "go"
+    waiting = cotenant.start(
+        "submit", "--wait", "--", "sh", "-c", f"while [ ! -e {flag} ]; do sleep 0.05; done; exit 6"
+    )
+    read_until(waiting, " running on ")
+    (manager,) = [pid for pid in processes_of(cotenant.home) if b"\0manager\0--listen" in command_line(pid)]
+    os.kill(manager, signal.SIGKILL)
+    flag.touch()
+    assert waiting.wait(DEADLINE_S) == 6
+    assert waiting.stdout is not None
+    assert waiting.stdout.read().splitlines()[-1].endswith(" exited with status 6")
 
 
 def test_nodes_are_listed(cotenant):
