@@ -10,22 +10,27 @@ from placement.decision_log import lines
 from placement.lifecycle import JobState
 from placement.model import (
     InvalidAmount,
+    InvalidInput,
+    Job,
     JobCancelled,
     Mode,
     Node,
+    NodeFenced,
     NodeJoined,
+    NodeLost,
     Profile,
     ProfileDefined,
     Reason,
     Request,
+    format_bytes,
     parse_bytes,
     parse_compute,
     parse_seconds,
 )
 from placement.scheduler import Scheduler
-from tests.cases.desk import MIG, Desk, exited, mps, node, stopped, whole
+from tests.cases.desk import MIG, MPS, TIMESLICE, Desk, exited, mps, node, stopped, whole
 
-V100 = "V100-SXM2-32GB"
+A100, V100 = "A100-SXM4-80GB", "V100-SXM2-32GB"
 CPU_TASK = Request(gpus=0, cpu_milli=1000)
 
 # -- preemption ----------------------------------------------------------------------------------------------
@@ -201,3 +206,150 @@ def test_an_amount_that_overflows_only_with_its_unit_is_refused(parse, unit):
     # OverflowError, and infinite seconds
     with pytest.raises(InvalidAmount):
         parse("1" + "0" * 308 + unit)
+
+
+def test_the_largest_amount_of_memory_is_written_so_that_it_can_be_read_again():
+    # "4.194e+06Ti", which parse_bytes refuses
+    assert parse_bytes(format_bytes(1 << 62)) == 1 << 62
+
+
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda: Job("job", Request(), 0, 1, time_limit_s=10**400),
+        lambda: Request(max_slowdown=10**400),
+        lambda: Profile("profile", {"*": 10**400}),
+    ],
+    ids=["time_limit_s", "max_slowdown", "steps_per_s"],
+)
+def test_a_whole_number_beyond_every_float_is_refused(build):
+    # OverflowError
+    with pytest.raises(InvalidInput):
+        build()
+
+
+# -- a node that reports fewer GPUs for a while: jobs on it may still run ------------------------------------
+
+
+def test_a_gpu_that_was_away_for_a_moment_still_belongs_to_its_job():
+    # What the job holds was forgotten when its GPU went; the GPU came back empty and was given away.
+    there = node("n", f"1x{V100}")
+    desk = Desk("backfill", (there,))
+    desk.submit("first")
+    desk.tell(NodeJoined(Node("n")), at_s=5.0)
+    desk.tell(NodeJoined(there), at_s=6.0)
+    assert desk.submit("second") == []
+
+
+def test_a_gpu_that_stayed_still_belongs_to_a_job_whose_other_gpu_went():
+    # One lost GPU made the core forget all that the worker holds.
+    there = node("n", f"2x{V100}")
+    desk = Desk("backfill", (there,))
+    desk.submit("pair", whole(2))
+    desk.tell(NodeJoined(Node("n", there.gpus[:1])))
+    assert desk.submit("second") == []
+
+
+def test_cpu_still_belongs_to_a_job_whose_gpu_went():
+    there = node("n", f"1x{V100}", cpu_milli=1000)
+    desk = Desk("backfill", (there,))
+    desk.submit("first", whole(1, cpu_milli=1000))
+    desk.tell(NodeJoined(Node("n", (), 1000)))
+    assert desk.submit("second", CPU_TASK) == []
+
+
+def test_a_claim_on_a_gpu_that_has_gone_comes_to_nothing():
+    # It was started on a GPU that the node no longer has.
+    desk = Desk("srtf", (node("n", f"1x{V100}"),))
+    desk.submit("long", duration_s=100.0)
+    desk.submit("short", duration_s=1.0)
+    desk.tell(NodeJoined(Node("n")))
+    assert desk.tell(stopped("long")) == []
+    assert desk.state("short") is JobState.QUEUED
+
+
+# -- pushing out, where jobs share ---------------------------------------------------------------------------
+
+
+def test_a_short_job_that_wants_a_whole_gpu_pushes_out_one_that_shares_it():
+    # Victims were counted by the whole GPUs that they hold; sharers hold none.
+    desk = Desk("srtf", (node("n", f"1x{V100}"),))
+    desk.submit("long", mps(500), duration_s=100.0)
+    assert desk.submit("short", whole(1), duration_s=1.0) == ["stop long.0 preempted"]
+
+
+def test_as_many_are_pushed_out_as_it_takes_where_free_compute_is_scattered():
+    # Free compute of a node was added up over its GPUs; the search for victims stopped at that sum.
+    desk = Desk("srtf+spread", (node("n", f"2x{V100}"),))
+    for job_id in ("a", "b", "c", "d"):
+        desk.submit(job_id, mps(300), duration_s=100.0)
+    assert sorted(desk.submit("short", mps(900), duration_s=1.0)) == [
+        "stop b.0 preempted",
+        "stop d.0 preempted",
+    ]
+
+
+def test_a_short_job_without_gpus_pushes_out_a_long_one():
+    # Who holds no GPU compute was never a victim.
+    desk = Desk("srtf", (node("n", None, cpu_milli=1000),))
+    desk.submit("long", CPU_TASK, duration_s=100.0)
+    assert desk.submit("short", CPU_TASK, duration_s=1.0) == ["stop long.0 preempted"]
+
+
+def test_among_equals_the_last_in_line_is_pushed_out():
+    # It was whoever held the first entry of a table.
+    desk = Desk("srtf", (node("n", f"2x{V100}"),))
+    desk.submit("first")
+    desk.submit("second")
+    assert desk.submit("short", duration_s=1.0) == ["stop second.0 preempted"]
+
+
+def test_nobody_waits_for_a_gang_on_a_gpu_that_its_worker_had_left_before():
+    # All places of a preempted gang were taken for occupied, also those that it had given back long ago.
+    desk = Desk("srtf", (node("n", f"2x{V100}"),))
+    desk.submit("gang", workers=2, duration_s=1000.0)
+    desk.tell(exited("gang"))
+    desk.tell(desk.job("a", duration_s=5.0), desk.job("b", duration_s=6.0))
+    desk.tell(exited("a"))
+    assert desk.submit("c", duration_s=7.0) == ["start c.0 n-0"]
+
+
+# -- one mode for the whole gang -----------------------------------------------------------------------------
+
+
+def test_a_gang_takes_slices_where_shares_would_break_its_promise():
+    # The first worker took an MPS share, beside which the second cannot keep its promise; it waited for ever.
+    desk = Desk("backfill", (node("n", f"1x{A100}"),), belief="additive")
+    desk.tell(ProfileDefined(Profile("busy", sm_milli=400)))
+    request = Request(compute_milli=420, modes=MPS | MIG, max_slowdown=1.05)
+    assert desk.submit("gang", request, workers=2, profile="busy") == ["start gang.0 n-0", "start gang.1 n-0"]
+
+
+def test_a_gang_takes_time_slices_where_one_mps_server_has_too_few_clients():
+    # Rejected as larger than the cluster could ever hold.
+    desk = Desk("backfill", (node("n", f"1x{V100}"),))
+    assert len(desk.submit("gang", Request(compute_milli=10, modes=MPS | TIMESLICE), workers=60)) == 60
+
+
+# -- others --------------------------------------------------------------------------------------------------
+
+
+def test_each_gpu_is_counted_under_the_promise_that_rules_it_out_there():
+    # All were counted under the promise at stake in the oldest neighbourhood that was ever ruled out.
+    desk = Desk("spread", (node("n", f"2x{V100}"),), belief="additive")
+    for name, sm_milli in (("heavy", 900), ("mid", 500), ("light", 100)):
+        desk.tell(ProfileDefined(Profile(name, sm_milli=sm_milli)))
+    desk.submit("heavy", mps(500), profile="heavy")
+    desk.submit("light", mps(500, max_slowdown=1.01), profile="light")
+    desk.submit("job", mps(500, max_slowdown=1.1), profile="mid")
+    reasons = dict(desk.scheduler.explain("job").reasons)
+    assert reasons == {Reason.OWN_PROMISE: 1, Reason.NEIGHBOUR_PROMISE: 1}
+
+
+def test_a_job_out_of_time_does_not_run_again_because_its_node_was_lost():
+    # It went back to the queue with a new time limit.
+    desk = Desk("backfill", (node("n", f"1x{V100}"),))
+    desk.submit("job", time_limit_s=10.0)
+    desk.tell(at_s=20.0)
+    desk.tell(NodeLost("n"), NodeFenced("n"))
+    assert desk.state("job") is JobState.FAILED
