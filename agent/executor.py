@@ -9,6 +9,7 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -58,9 +59,11 @@ class Worker:
 class Executor:
     """All workers of this node; its methods may be called from several threads."""
 
-    def __init__(self, journal: Journal, devices: Devices, fence_s: float | None = None) -> None:
-        self.fence_s = fence_s
+    def __init__(self, journal: Journal, devices: Devices, pool: ThreadPoolExecutor | None = None) -> None:
+        self.fence_s: float | None = None
         """How long a worker may run without contact to the manager; for those that start from now on."""
+        self._pool = pool
+        """Where shims are started, side by side; None starts them at once."""
         self._journal = journal
         self._devices = devices
         self._partitioner = Partitioner(devices, journal.data_dir)
@@ -91,8 +94,10 @@ class Executor:
         with self._lock:
             self._workers[key] = worker
             self._pace()
-        if worker.end is None:
+        if worker.end is None and self._pool is None:
             self._launch(worker)
+        elif worker.end is None and self._pool is not None:
+            self._pool.submit(self._launch, worker)
 
     def stop(self, command: AgentCommand) -> None:
         """Do a stop command; of a worker that never came here, remember that it must not start.
@@ -139,7 +144,8 @@ class Executor:
             worker.end = _given_up(worker.folder, str(error))
             if worker.end is None:
                 _LOG.warning("%s: %s; trying again", worker.folder.name, error)
-        worker.check_at_s = time.monotonic() + CHECK_SHIM_S
+        finally:
+            worker.check_at_s = time.monotonic() + CHECK_SHIM_S
 
     # Looking after them
 

@@ -10,6 +10,7 @@ import random
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from agent.backoff import Backoff
 from agent.devices import Devices, Telemetry
@@ -34,6 +35,8 @@ TEND_EVERY_S = 0.1
 IDLE_EVERY_S = 1.0
 HEARTBEATS_PER_LEASE = 4
 MOST_BETWEEN_HEARTBEATS_S = 5.0
+STARTS_AT_ONCE = 4
+"""Starting a worker mostly waits for the disk."""
 
 
 class Agent:
@@ -46,7 +49,8 @@ class Agent:
         self._devices = devices
         self._node = devices.node(node_id)
         self._epoch = journal.epoch()
-        self._executor = Executor(journal, devices)
+        self._pool = ThreadPoolExecutor(STARTS_AT_ONCE, "start")
+        self._executor = Executor(journal, devices, self._pool)
         models = {gpu.uuid: gpu.model for gpu in self._node.gpus}
         self._uplink = Uplink(client, node_id, self._executor, models)
         self._joined = threading.Event()
@@ -75,7 +79,9 @@ class Agent:
         for thread in threads:
             thread.start()
         self._stop.wait()
-        threads[-1].join(timeout=5)  # it may be starting a worker; a long poll is simply left
+        # Shims that are being started are waited for; a long poll is simply left.
+        threads[-1].join(timeout=5)
+        self._pool.shutdown(wait=True, cancel_futures=True)
 
     def stop(self) -> None:
         """End :meth:`run`; workers go on."""

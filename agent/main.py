@@ -8,6 +8,7 @@ import logging
 import os
 import random
 import signal
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from agent.journal import Journal
 from agent.loop import Agent
 from agent.simulated import SimulatedDevices
 from manager.wire.client import Client
+from placement.model import CotenantError, InvalidInput
 
 REQUEST_TIMEOUT_S = 10.0
 
@@ -95,5 +97,15 @@ def _parse() -> AgentSettings:
     return AgentSettings(given.manager, token, given.node_id, given.data_dir, given.simulate, given.truth)
 
 
+def main() -> int:
+    """Run an agent as the arguments say; errors are one line, bad input gives 2."""
+    try:
+        run(_parse())
+    except (CotenantError, OSError) as error:
+        sys.stderr.write(f"agent: {error}\n")
+        return 2 if isinstance(error, InvalidInput) else 1
+    return 0
+
+
 if __name__ == "__main__":
-    run(_parse())
+    sys.exit(main())
