@@ -23,6 +23,7 @@ from placement.model import (
     Reason,
     Request,
     format_bytes,
+    node_from_short_form,
     parse_bytes,
     parse_compute,
     parse_seconds,
@@ -353,3 +354,9 @@ def test_a_job_out_of_time_does_not_run_again_because_its_node_was_lost():
     desk.tell(at_s=20.0)
     desk.tell(NodeLost("n"), NodeFenced("n"))
     assert desk.state("job") is JobState.FAILED
+
+
+@pytest.mark.parametrize("model", ["P100", "p100"])
+def test_a_gpu_model_is_taken_as_it_is_written_where_two_differ_in_case_alone(model):
+    # 1xP100 (openb) became p100 (Gavel), for which a profile's or a trace's figures for P100 do not count.
+    assert node_from_short_form(f"1x{model}", "n").gpus[0].model == model
