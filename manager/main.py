@@ -71,7 +71,7 @@ def assemble(settings: ManagerSettings) -> Services:
     """
     token = load_token(settings)
     store = Store.open(settings.url)
-    epoch = store.steps.begin_epoch()
+    store.steps.begin_epoch()
     clock = SteadyClock(store.steps.load().now_s)
     leases, bell = Leases(settings.lease_times), Bell()
     loop = Loop(store, settings.core, clock, leases)
@@ -85,7 +85,6 @@ def assemble(settings: ManagerSettings) -> Services:
         bell=bell,
         reconciler=Reconciler(store, loop, clock, settings.lease_times),
         core=settings.core,
-        epoch=epoch,
         started_s=clock.now_s(),
         token=token,
     )

@@ -46,7 +46,11 @@ class Services:
     bell: Bell
     reconciler: Reconciler
     core: CoreSettings
-    epoch: int
     started_s: float
     token: str = field(repr=False)
     telemetry: Telemetry = field(default_factory=Telemetry)
+
+    @property
+    def epoch(self) -> int:
+        """The number under which this manager leads."""
+        return self.store.steps.epoch

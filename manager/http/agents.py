@@ -37,6 +37,7 @@ MAX_WAIT_S = 60.0
 def join(node_id: NodeId, report: NodeReport, serving: Serving) -> Welcome:
     """Say what a node is made of; it takes part from then on."""
     serving.leases.touch(node_id, serving.clock.now_s())
+    serving.store.steps.outbid_epoch(report.epoch)
     node = report.to_node(node_id)
     if not _is_up(serving, StoredNode(node, NodeState.UP, report.simulated)):
         sequence = serving.store.intake.join(node, simulated=report.simulated)
@@ -50,6 +51,7 @@ def heartbeat(node_id: NodeId, beat: Heartbeat, serving: Serving) -> Welcome:
     """Renew the lease; a lost node is back with it.  404: the node has to report what it is made of again."""
     stored = serving.store.queries.node(node_id)
     _renew(serving, node_id)
+    serving.store.steps.outbid_epoch(beat.epoch)
     if stored.state in (NodeState.LOST, NodeState.FENCED):
         serving.store.intake.append([NodeJoined(stored.node)])
         serving.loop.wake()

@@ -56,6 +56,23 @@ class Steps:
             self.epoch = int(connection.execute(select(t.manager_state.c.epoch)).scalar_one())
         return self.epoch
 
+    def outbid_epoch(self, seen: int) -> None:
+        """Take a number above one that an agent has seen elsewhere, if that is above ours.
+
+        That is so when this database is younger than the agents, or was restored from a backup: without it
+        they would refuse every command for ever.
+
+        Raises:
+            Superseded: the number is from a manager that leads this database now.
+        """
+        if seen <= self.epoch:
+            return
+        with self._database.write() as connection:
+            mine = t.manager_state.c.epoch == self.epoch
+            if connection.execute(update(t.manager_state).where(mine).values(epoch=seen + 1)).rowcount != 1:
+                raise self._superseded()
+            self.epoch = seen + 1
+
     def load(self) -> CoreImage:
         """The state after the last step that was committed.
 
@@ -89,8 +106,13 @@ class Steps:
             )
 
     def pending(self, limit: int) -> list[InboxRow]:
-        """The oldest accepted events that the core has not taken."""
+        """The oldest accepted events that the core has not taken.
+
+        Raises:
+            Superseded: another manager leads, so they are its business.
+        """
         with self._database.read() as connection:
+            self._check_epoch(connection)
             rows = connection.execute(select(t.inbox).order_by(t.inbox.c.sequence).limit(limit))
             return [InboxRow(row.sequence, row.kind, row.body) for row in rows]
 
@@ -129,11 +151,14 @@ class Steps:
         mine = t.manager_state.c.epoch == self.epoch
         values = {"core_events": step.core_events, "core_decisions": step.core_decisions, "now_s": step.now_s}
         if connection.execute(update(t.manager_state).where(mine).values(values)).rowcount != 1:
-            raise Superseded(f"another manager leads this database since epoch {self.epoch}; this one stops")
+            raise self._superseded()
 
     def _check_epoch(self, connection: Connection) -> None:
         if connection.execute(select(t.manager_state.c.epoch)).scalar_one() != self.epoch:
-            raise Superseded(f"another manager leads this database since epoch {self.epoch}; this one stops")
+            raise self._superseded()
+
+    def _superseded(self) -> Superseded:
+        return Superseded(f"another manager leads this database since epoch {self.epoch}; this one stops")
 
 
 def _record(job_id: str, text: str) -> JobRecord:

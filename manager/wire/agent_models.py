@@ -26,8 +26,10 @@ from placement.model import ExitCause, Gpu, Node, StopCause
 
 MAX_GPUS_PER_NODE = 1024
 MAX_REPORTS = 10_000
+MAX_EPOCH = 1 << 53
 
 Attempt = Annotated[int, Field(strict=True, ge=1, le=1_000_000)]
+Epoch = Annotated[int, Field(strict=True, ge=0, le=MAX_EPOCH)]
 ExitCode = Annotated[int, Field(strict=True, ge=-255, le=255)]
 
 
@@ -46,6 +48,8 @@ class NodeReport(Shape):
     cpu_milli: Amount | None = None
     ram_bytes: Amount | None = None
     simulated: Flag = False
+    epoch: Epoch = 0
+    """The newest that its agent has seen; the manager answers with one that is not older."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -106,7 +110,7 @@ class GpuTelemetry(Shape):
 class Heartbeat(Shape):
     """Sign of life of a node; ``epoch`` is the newest that its agent has seen."""
 
-    epoch: Count = 0
+    epoch: Epoch = 0
     workers: Annotated[tuple[HeldWorker, ...], Field(max_length=100_000)] = ()
     telemetry: Annotated[tuple[GpuTelemetry, ...], Field(max_length=MAX_GPUS_PER_NODE)] = ()
 

@@ -474,6 +474,17 @@ def test_a_worker_that_its_agent_has_forgotten_starts_again(manager: Running) ->
     eventually(lambda: manager.client.job(job.job_id).attempt == 2)
 
 
+def test_agents_older_than_the_database_are_outbid_and_obey_again(manager: Running) -> None:
+    manager.join()
+    manager.submit()
+    assert manager.client.heartbeat(NODE, Heartbeat(epoch=41)).epoch == 42
+    assert [command.epoch for command in manager.client.commands(NODE)] == [42]
+    assert manager.submit().state is JobState.STARTING
+    newcomer = NodeReport(epoch=50)
+    assert manager.client.register("node-b", newcomer).epoch == 51
+    assert manager.client.info().epoch == 51
+
+
 # The client
 
 

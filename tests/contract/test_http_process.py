@@ -32,7 +32,7 @@ except CotenantError as error:
     sys.exit(f"error: {error}")
 """
 START_S = 20.0
-KILLS = 8
+KILLS = 5
 
 
 class Manager:
@@ -136,6 +136,20 @@ def test_what_cannot_work_ends_in_one_line(
     assert process.returncode == 1
     assert complaint in err.splitlines()[-1]
     assert "Traceback" not in err
+
+
+def test_a_manager_that_was_superseded_ends_by_itself_and_says_why(manager: Manager, tmp_path: Path) -> None:
+    database_url = f"sqlite:///{tmp_path}/shared.db"
+    old = manager.start(database_url=database_url)
+    manager.client().close()
+    new = Manager(tmp_path / "other")
+    new.start(database_url=database_url)
+    client = new.client()
+    _out, err = old.communicate(timeout=START_S)
+    assert (old.returncode, "another manager leads" in err.splitlines()[-1]) == (1, True)
+    assert client.submit(JobSpec(command=("true",))).job_id == "job-1"
+    client.close()
+    assert new.end(signal.SIGTERM) == 0
 
 
 def test_secrets_are_the_owner_s_alone(manager: Manager) -> None:

@@ -5,7 +5,7 @@ from sqlalchemy import event
 
 from manager.dispatch.commands import agent_command
 from manager.leases import LeaseTimes
-from manager.store import NodeState, Store, StoreFailed, Superseded, sqlite_url
+from manager.store import NodeState, StepWrite, Store, StoreFailed, Superseded, sqlite_url
 from manager.wire.agent_models import CommandKind
 from placement.lifecycle import JobState
 from placement.model import ExitCause, OperationFailed, StopCause
@@ -156,6 +156,10 @@ def test_a_superseded_manager_cannot_commit(parts: Parts) -> None:
     parts.restart()
     with pytest.raises(Superseded):
         old_loop.run_once()
+    with pytest.raises(Superseded):
+        old_store.steps.commit(StepWrite(now_s=1.0), {})
+    with pytest.raises(Superseded):
+        old_store.steps.outbid_epoch(7)
     old_store.close()
     parts.turn()
     assert commands(parts) == [(CommandKind.START, job_id, 1, 0)]
