@@ -24,7 +24,7 @@ from manager.wire.agent_models import (
 )
 from manager.wire.fields import MAX_SEQUENCE
 from manager.wire.models import ProfileSpec
-from placement.model import NodeJoined, NotFound
+from placement.model import NodeJoined, NotFound, StateError
 
 router = APIRouter(prefix="/agent/nodes/{node_id}", tags=["agent"])
 
@@ -37,7 +37,6 @@ MAX_WAIT_S = 60.0
 def join(node_id: NodeId, report: NodeReport, serving: Serving) -> Welcome:
     """Say what a node is made of; it takes part from then on."""
     serving.leases.touch(node_id, serving.clock.now_s())
-    serving.store.steps.outbid_epoch(report.epoch)
     node = report.to_node(node_id)
     if not _is_up(serving, StoredNode(node, NodeState.UP, report.simulated)):
         sequence = serving.store.intake.join(node, simulated=report.simulated)
@@ -51,7 +50,7 @@ def heartbeat(node_id: NodeId, beat: Heartbeat, serving: Serving) -> Welcome:
     """Renew the lease; a lost node is back with it.  404: the node has to report what it is made of again."""
     stored = serving.store.queries.node(node_id)
     _renew(serving, node_id)
-    serving.store.steps.outbid_epoch(beat.epoch)
+    _check_epoch(serving, node_id, beat.epoch)
     if stored.state in (NodeState.LOST, NodeState.FENCED):
         serving.store.intake.append([NodeJoined(stored.node)])
         serving.loop.wake()
@@ -139,6 +138,15 @@ def _is_up(serving: Services, wanted: StoredNode) -> bool:
         return serving.store.queries.node(wanted.node.node_id) == wanted
     except NotFound:
         return False
+
+
+def _check_epoch(serving: Services, node_id: str, seen: int) -> None:
+    """Do not lead agents that have seen more: their journals may know other jobs under the ids of ours."""
+    if seen > serving.epoch:
+        raise StateError(
+            f"node {node_id}: its agent has seen epoch {seen}, this database knows {serving.epoch}: it is new or "
+            "was restored; give the agent a new data folder, or start the manager on the former database"
+        )
 
 
 def _renew(serving: Services, node_id: str) -> None:

@@ -56,23 +56,6 @@ class Steps:
             self.epoch = int(connection.execute(select(t.manager_state.c.epoch)).scalar_one())
         return self.epoch
 
-    def outbid_epoch(self, seen: int) -> None:
-        """Take a number above one that an agent has seen elsewhere, if that is above ours.
-
-        That is so when this database is younger than the agents, or was restored from a backup: without it
-        they would refuse every command for ever.
-
-        Raises:
-            Superseded: the number is from a manager that leads this database now.
-        """
-        if seen <= self.epoch:
-            return
-        with self._database.write() as connection:
-            mine = t.manager_state.c.epoch == self.epoch
-            if connection.execute(update(t.manager_state).where(mine).values(epoch=seen + 1)).rowcount != 1:
-                raise self._superseded()
-            self.epoch = seen + 1
-
     def load(self) -> CoreImage:
         """The state after the last step that was committed.
 

@@ -48,8 +48,6 @@ class NodeReport(Shape):
     cpu_milli: Amount | None = None
     ram_bytes: Amount | None = None
     simulated: Flag = False
-    epoch: Epoch = 0
-    """The newest that its agent has seen; the manager answers with one that is not older."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
