@@ -28,6 +28,7 @@ from placement.model import (
     parse_compute,
     parse_seconds,
 )
+from placement.partition import geometry_of
 from placement.scheduler import Scheduler
 from tests.cases.desk import MIG, MPS, TIMESLICE, Desk, exited, mps, node, stopped, whole
 
@@ -360,3 +361,10 @@ def test_a_job_out_of_time_does_not_run_again_because_its_node_was_lost():
 def test_a_gpu_model_is_taken_as_it_is_written_where_two_differ_in_case_alone(model):
     # 1xP100 (openb) became p100 (Gavel), for which a profile's or a trace's figures for P100 do not count.
     assert node_from_short_form(f"1x{model}", "n").gpus[0].model == model
+
+
+def test_a_slice_without_a_start_fits_nowhere():
+    # ValueError: negative shift count; a share without a start is looked up as starting at -1.
+    geometry = geometry_of(A100)
+    assert geometry is not None
+    assert geometry.add(0, 0, -1) is None
