@@ -40,6 +40,7 @@ class Attempts:
     def stop(self, record: JobRecord, cause: StopCause, now_s: float) -> None:
         """Tell every worker that has not ended to stop."""
         record.stop_cause = cause
+        self._ledger.touch(record.job.job_id)
         if record.state is not JobState.STOPPING:
             self._ledger.note(record.move(Move.STOP, now_s, cause.value))
         job = record.job

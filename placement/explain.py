@@ -13,39 +13,53 @@ from placement.cluster import UNLIMITED, Cluster
 from placement.interference import InterferenceModel, Resident
 from placement.kernels import Ints
 from placement.lifecycle import JobRecord, JobState
-from placement.model import Explanation, Job, Mode, Outcome, Reason, Share, format_bytes, model_matches
+from placement.model import Explanation, Job, Mode, Outcome, Reason, format_bytes, model_matches
 from placement.promises import broken_promise
 from placement.search import Search
 
+ALONE = (1.0, 1.0)
 _CODES = tuple(Reason)
 _FITS = -1
 _CODE = {reason: i for i, reason in enumerate(_CODES)}
 
 
-def forecast(
-    cluster: Cluster, belief: InterferenceModel, record: JobRecord
-) -> tuple[float | None, float | None]:
-    """Slowdown and upper bound foreseen for a job that holds shares: the worst of its GPUs, or None."""
-    slowdown: float | None = 1.0
-    upper: float | None = 1.0
+Foreseen = tuple[float | None, float | None]
+"""Expected slowdown and its upper bound; None is unknown."""
+
+
+def worse(one: Foreseen, other: Foreseen) -> Foreseen:
+    """The worse of two forecasts; the unknown is worse than anything."""
+    return _worse(one[0], other[0]), _worse(one[1], other[1])
+
+
+def _worse(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else max(one, other)
+
+
+def forecasts(cluster: Cluster, belief: InterferenceModel, record: JobRecord) -> dict[str, Foreseen]:
+    """What is foreseen for a job that holds shares and for everybody it shares a GPU with, by job id.
+
+    Each is the worst over the GPUs that this job holds, since a job waits for its slowest worker.
+    """
+    foreseen: dict[str, Foreseen] = {record.job.job_id: ALONE}
     for assignment in record.assignments:
         for share in assignment.shares:
             if share.mode is Mode.EXCLUSIVE:
                 break  # a worker's shares are all of one mode, and nobody is next to an exclusive one
-            mean, bound = _foreseen(cluster, belief, record, share)
-            slowdown = None if slowdown is None or mean is None else max(slowdown, mean)
-            upper = None if upper is None or bound is None else max(upper, bound)
-    return slowdown, upper
+            for job_id, here in _on_gpu(cluster, belief, share.gpu_uuid):
+                foreseen[job_id] = worse(foreseen.get(job_id, ALONE), here)
+    return foreseen
 
 
 def explain_placed(cluster: Cluster, belief: InterferenceModel, record: JobRecord) -> Explanation:
     """What is foreseen for a job that holds shares, or was foreseen for one that held some."""
     slowdown, upper = record.predicted_slowdown, record.predicted_upper
     if record.assignments:
-        slowdown, upper = forecast(cluster, belief, record)
+        slowdown, upper = forecasts(cluster, belief, record)[record.job.job_id]
     return Explanation(
         record.job.job_id,
         _outcome_of(record),
+        candidates=record.candidates,
         predicted_slowdown=slowdown,
         predicted_upper=upper,
         note=record.failure,
@@ -58,18 +72,16 @@ def _outcome_of(record: JobRecord) -> Outcome:
     return Outcome.NO_FIT if record.first_placed_s is None else Outcome.FIT
 
 
-def _foreseen(
-    cluster: Cluster, belief: InterferenceModel, record: JobRecord, share: Share
-) -> tuple[float | None, float | None]:
-    lodgers = cluster.resident_jobs(share.gpu_uuid)
+def _on_gpu(cluster: Cluster, belief: InterferenceModel, gpu_uuid: str) -> list[tuple[str, Foreseen]]:
+    lodgers = cluster.resident_jobs(gpu_uuid)
     if not lodgers:  # the node came back without that GPU
-        return None, None
-    residents = tuple(Resident(holder.profile, other.mode, other.compute_milli) for holder, other in lodgers)
-    predictions = belief.predict(cluster.gpu(share.gpu_uuid).model, residents)
-    for (holder, other), prediction in zip(lodgers, predictions, strict=True):
-        if holder.job_id == record.job.job_id and other is share:
-            return prediction.slowdown, prediction.upper
-    return None, None
+        return []
+    residents = tuple(Resident(holder.profile, share.mode, share.compute_milli) for holder, share in lodgers)
+    predictions = belief.predict(cluster.gpu(gpu_uuid).model, residents)
+    return [
+        (holder.job_id, (prediction.slowdown, prediction.upper))
+        for (holder, _share), prediction in zip(lodgers, predictions, strict=True)
+    ]
 
 
 def explain_waiting(search: Search, demand: Demand, job: Job, ahead: int) -> Explanation:

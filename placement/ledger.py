@@ -17,6 +17,7 @@ class Ledger:
         self._records: dict[str, JobRecord] = {}
         self._transitions: list[Transition] = []
         self._commands: list[Command] = []
+        self._touched: set[str] = set()
 
     def __iter__(self) -> Iterator[JobRecord]:
         return iter(self._records.values())
@@ -36,16 +37,22 @@ class Ledger:
     def note(self, transition: Transition) -> None:
         """Write down a move."""
         self._transitions.append(transition)
+        self._touched.add(transition.job_id)
 
     def order(self, command: Command) -> None:
         """Write down what shall be done."""
         self._commands.append(command)
 
-    def close_page(self) -> tuple[tuple[Transition, ...], tuple[Command, ...]]:
-        """What was written down since the last time."""
-        page = tuple(self._transitions), tuple(self._commands)
+    def touch(self, job_id: str) -> None:
+        """Say that a record has changed without a move."""
+        self._touched.add(job_id)
+
+    def close_page(self) -> tuple[tuple[Transition, ...], tuple[Command, ...], frozenset[str]]:
+        """What was written down since the last time, and whose records have changed."""
+        page = tuple(self._transitions), tuple(self._commands), frozenset(self._touched)
         self._transitions.clear()
         self._commands.clear()
+        self._touched.clear()
         return page
 
     def profile_of(self, job: Job) -> Profile | None:

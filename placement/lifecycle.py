@@ -98,7 +98,8 @@ class JobRecord:
     ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted job still
     sits
     on while another is already accounted for them.  ``served_s`` is work done in earlier attempts, in
-    solo-equivalent seconds.  Predicted slowdowns are None when unknown.
+    solo-equivalent seconds.  Predicted slowdowns are the worst foreseen for any company that the job has had
+    since it was placed, None when unknown; ``candidates`` counts the nodes that could have held it.
     """
 
     job: Job
@@ -123,6 +124,7 @@ class JobRecord:
     failure: str = ""
     predicted_slowdown: float | None = None
     predicted_upper: float | None = None
+    candidates: int = 0
 
     def move(self, move: Move, at_s: float, note: str = "") -> Transition:
         """Make one legal move.

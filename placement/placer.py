@@ -8,7 +8,7 @@ from placement import kernels as k
 from placement.ask import Demand
 from placement.attempts import Attempts
 from placement.cluster import Cluster
-from placement.explain import forecast
+from placement.explain import forecasts, worse
 from placement.interference import InterferenceModel
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord, JobState, Move
@@ -109,7 +109,11 @@ class Placer:
     def _place(self, record: JobRecord, demand: Demand) -> tuple[Assignment, ...] | None:
         if self._search.workers_that_fit(demand) < record.job.workers:
             return None
-        return self._search.place(self._ledger.holder_of(record.job), demand, record.job)
+        candidates = self._search.candidate_nodes(demand)
+        assignments = self._search.place(self._ledger.holder_of(record.job), demand, record.job)
+        if assignments is not None:
+            record.candidates = candidates
+        return assignments
 
     def _reopen_groups(self, now_s: float) -> None:
         """Groups that what was freed could help are worth another try."""
@@ -132,7 +136,7 @@ class Placer:
         job = record.job
         record.assignments = assignments
         self.decisions += 1
-        record.predicted_slowdown, record.predicted_upper = forecast(self.cluster, self._belief, record)
+        self._foresee(record)
         self._stake(record, now_s)
         node_matters = bool(job.request.cpu_milli or job.request.ram_bytes)
         record.waits_for = self._vacating.sitting_on(assignments, node_matters=node_matters)
@@ -141,6 +145,16 @@ class Placer:
             self._ledger.note(record.move(Move.CLAIM, now_s))
         else:
             self._attempts.start(record, Move.PLACE, now_s)
+
+    def _foresee(self, record: JobRecord) -> None:
+        """Note what is foreseen for a job that has just been placed, and for those it joins."""
+        record.predicted_slowdown = record.predicted_upper = 1.0
+        for job_id, foreseen in forecasts(self.cluster, self._belief, record).items():
+            other = self._ledger.find(job_id)
+            if other is not None:
+                before = (other.predicted_slowdown, other.predicted_upper)
+                other.predicted_slowdown, other.predicted_upper = worse(before, foreseen)
+                self._ledger.touch(job_id)
 
     def _stake(self, record: JobRecord, since_s: float) -> None:
         if self._preemption is not None:
@@ -199,6 +213,7 @@ class Placer:
         record.vacating = ()
         for other in list(self._claims.values()):
             other.waits_for.discard(record.job.job_id)
+            self._ledger.touch(other.job.job_id)
             if other.waits_for:
                 continue
             del self._claims[other.job.job_id]

@@ -23,6 +23,7 @@ class Reports:
         if record is None or event.worker in record.started_workers:
             return
         record.started_workers.add(event.worker)
+        self._ledger.touch(event.job_id)
         if record.state is JobState.STARTING and len(record.started_workers) == record.job.workers:
             self._ledger.note(record.move(Move.RUN, now_s))
 
@@ -32,6 +33,7 @@ class Reports:
         if record is None or event.worker in record.exited_workers:
             return
         record.exited_workers.add(event.worker)
+        self._ledger.touch(event.job_id)
         if event.served_s is not None:
             served_s = record.attempt_served_s
             record.attempt_served_s = event.served_s if served_s is None else min(served_s, event.served_s)
@@ -72,6 +74,7 @@ class Reports:
             self._end(record, Move.CANCEL, now_s)
         elif record.state is JobState.STOPPING:
             record.stop_cause = StopCause.CANCELLED
+            self._ledger.touch(job_id)
         else:
             self._placer.stop(record, StopCause.CANCELLED, now_s)
 

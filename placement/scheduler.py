@@ -41,10 +41,14 @@ _FIRST = frozenset({NodeJoined, NodeLost, ProfileDefined})
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What one call decided: moves of jobs, and what shall be done, both in order."""
+    """What one call decided: moves of jobs, and what shall be done, both in order.
+
+    ``changed`` are the jobs whose records are no longer what they were.
+    """
 
     transitions: tuple[Transition, ...]
     commands: tuple[Command, ...]
+    changed: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,6 +89,13 @@ class Search:
             workers += self._look(ask, demand).workers
         return workers
 
+    def candidate_nodes(self, demand: Demand) -> int:
+        """How many nodes could hold a worker in the mode that would be chosen, as of the last look."""
+        for ask in self.asks_of(demand):
+            if ask.workers > 0:
+                return int(np.count_nonzero(ask.out[1]))
+        return 0
+
     def most_workers(self, demand: Demand, job: Job) -> int:
         """How many workers of a job fit now, at most all of them; found by trying."""
         if job.workers == 1:

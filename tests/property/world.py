@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,7 +154,11 @@ class World:
         return world
 
     def step(self, events: Sequence[Event]) -> None:
+        before = {record.job.job_id: copy.deepcopy(record) for record in self.scheduler.records()}
         step = self.scheduler.step(events, self.now_s)
+        for record in self.scheduler.records():
+            unlike = record != before.get(record.job.job_id)
+            assert not unlike or record.job.job_id in step.changed, f"{record} has changed unseen"
         self.log += lines(step, self.now_s)
         self.auditor.obey(step.commands)
         for command in step.commands:
