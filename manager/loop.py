@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from manager.blame import Blame
 from manager.changes import changed_records, new_pairs, node_states
 from manager.clock import Clock
 from manager.dispatch.commands import outbox_entry
@@ -25,6 +26,7 @@ from placement.lifecycle import ENDED, JobState
 from placement.model import (
     CotenantError,
     Event,
+    JobSubmitted,
     Node,
     NodeFenced,
     NodeLost,
@@ -236,8 +238,17 @@ class Loop:
         if self._brain is None:
             image = self._store.steps.load()
             self._leases.load(((node.node_id, state) for node, state in image.nodes), self._clock.now_s())
+            try:
+                scheduler = self._core.scheduler(image)
+            except MemoryError:
+                raise
+            except Exception as error:
+                now_s = self._clock.now_s()
+                suspect = Blame(self._store.steps, self._core.scheduler, now_s).culprit()
+                self._eject(suspect, now_s, error)
+                return self._ready()
             self._brain = _Brain(
-                self._core.scheduler(image),
+                scheduler,
                 dict(image.versions),
                 {node.node_id: node for node, _state in image.nodes},
                 {record.job.job_id for record in image.records if record.state is JobState.PLACED},
@@ -266,29 +277,41 @@ class Loop:
             raise
 
     def _take_apart(self, batch: _Batch, error: Exception) -> None:
-        if not batch.rows:
-            raise OperationFailed(f"the scheduler failed: {_one_line(error)}") from error
-        if len(batch.rows) == 1 and not batch.leases:
-            row = batch.rows[0]
-            self._acquit(batch.now_s)
-            log.error("the scheduler failed on %s: %s", row.kind, _one_line(error), exc_info=True)
-            self._store.steps.quarantine(Quarantined(row, _one_line(error), batch.now_s, _decoded(row)))
+        """Take a batch that failed event by event, to find the one that the scheduler cannot stand."""
+        if len(batch.rows) + bool(batch.leases) <= 1:
+            self._resolve(batch, error)
             return
         for row in batch.rows:
             self._take(_Batch((row,), (), batch.now_s))
         if batch.leases:
             self._take(_Batch((), batch.leases, batch.now_s))
 
-    def _acquit(self, now_s: float) -> None:
-        """Raise if the scheduler fails without any event too: then no event is to blame or to put away."""
-        try:
-            self._ready().scheduler.step((), now_s)
-        except CotenantError:
-            raise
-        except Exception as error:
-            raise OperationFailed(f"the scheduler failed without an event: {_one_line(error)}") from error
-        finally:
-            self._brain = None
+    def _resolve(self, batch: _Batch, error: Exception) -> None:
+        """Put away the event that is to blame, or reject the waiting job that is; the next turn goes on.
+
+        Raises:
+            OperationFailed: neither is to blame.
+        """
+        blame = Blame(self._store.steps, self._core.scheduler, batch.now_s)
+        row = batch.rows[0] if batch.rows else None
+        event = _decoded(row) if row is not None else None
+        suspect: str | None = None
+        if event is not None and not isinstance(event, JobSubmitted):
+            suspect = blame.culprit([event])
+        elif row is None:
+            suspect = blame.culprit(batch.leases)
+        if suspect is None and row is not None and blame.works():
+            log.error("the scheduler failed on %s: %s", row.kind, _one_line(error), exc_info=error)
+            self._store.steps.quarantine(Quarantined(row, _one_line(error), batch.now_s, event))
+        else:
+            self._eject(suspect or blame.culprit(), batch.now_s, error)
+
+    def _eject(self, job_id: str | None, now_s: float, error: Exception) -> None:
+        if job_id is None:
+            message = f"the scheduler failed and no event or waiting job is to blame: {_one_line(error)}"
+            raise OperationFailed(message) from error
+        log.error("the scheduler failed on %s: %s", job_id, _one_line(error), exc_info=error)
+        self._store.steps.eject(job_id, _one_line(error), now_s)
 
     def _commit(self, batch: _Batch, events: Sequence[Event], step: Step) -> None:
         brain = self._ready()

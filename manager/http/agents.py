@@ -51,7 +51,7 @@ def heartbeat(node_id: NodeId, beat: Heartbeat, serving: Serving) -> Welcome:
     stored = serving.store.queries.node(node_id)
     _renew(serving, node_id)
     _check_epoch(serving, node_id, beat.epoch)
-    if stored.state in (NodeState.LOST, NodeState.FENCED):
+    if stored.state is not NodeState.UP:
         serving.store.intake.append([NodeJoined(stored.node)])
         serving.loop.wake()
     mine = {gpu.uuid for gpu in stored.node.gpus}
@@ -144,8 +144,8 @@ def _check_epoch(serving: Services, node_id: str, seen: int) -> None:
     """Do not lead agents that have seen more: their journals may know other jobs under the ids of ours."""
     if seen > serving.epoch:
         raise StateError(
-            f"node {node_id}: its agent has seen epoch {seen}, this database knows {serving.epoch}: it is new or "
-            "was restored; give the agent a new data folder, or start the manager on the former database"
+            f"node {node_id}: its agent has seen epoch {seen}, this database knows {serving.epoch}: it is new "
+            "or restored; give the agent a new data folder, or start the manager on the former database"
         )
 
 

@@ -13,7 +13,7 @@ from manager.store.codec import ASSIGNMENTS, NODE, PROFILE, RECORD, encode
 from manager.store.database import Database, StaleWrite, Superseded
 from manager.store.intake import put_command
 from manager.store.rows import InboxRow, NodeState, Quarantined, StepWrite
-from placement.lifecycle import ENDED, JobRecord, Move, Transition
+from placement.lifecycle import ENDED, JobRecord, JobState, Move, Transition
 from placement.model import JobSubmitted, Node, OperationFailed, Profile
 
 
@@ -128,7 +128,15 @@ class Steps:
             values = {"sequence": row.sequence, "kind": row.kind, "body": row.body}
             connection.execute(insert(t.quarantine).values(**values, error=poison.error, at_s=poison.at_s))
             if isinstance(poison.event, JobSubmitted):
-                _reject(connection, poison)
+                job_id = poison.event.job.job_id
+                _append_transitions(connection, (Transition(job_id, 0, None, JobState.QUEUED, poison.at_s),))
+                _reject(connection, job_id, poison.error, poison.at_s)
+
+    def eject(self, job_id: str, error: str, at_s: float) -> None:
+        """Reject a waiting job that makes the core fail."""
+        with self._database.write() as connection:
+            self._check_epoch(connection)
+            _reject(connection, job_id, error, at_s)
 
     def _keep_state(self, connection: Connection, step: StepWrite) -> None:
         mine = t.manager_state.c.epoch == self.epoch
@@ -207,13 +215,10 @@ def _pair(connection: Connection, pairs: frozenset[tuple[str, str]]) -> None:
             connection.execute(insert(t.neighbours).values(job_id=one, neighbour_id=other))
 
 
-def _reject(connection: Connection, poison: Quarantined) -> None:
-    assert isinstance(poison.event, JobSubmitted)  # noqa: S101 - the caller checked
-    job_id = poison.event.job.job_id
+def _reject(connection: Connection, job_id: str, error: str, at_s: float) -> None:
     row = connection.execute(select(t.jobs.c.record, t.jobs.c.version).where(t.jobs.c.job_id == job_id)).one()
     record = _record(job_id, row.record)
-    record.failure = f"the scheduler failed on this job: {poison.error}"
-    record.ended_s = poison.at_s
-    born = Transition(job_id, 0, None, record.state, poison.at_s)
-    _append_transitions(connection, (born, record.move(Move.REJECT, poison.at_s, record.failure)))
+    record.failure = f"the scheduler failed on this job: {error}"
+    record.ended_s = at_s
+    _append_transitions(connection, (record.move(Move.REJECT, at_s, record.failure),))
     _update_record(connection, record, {job_id: row.version})

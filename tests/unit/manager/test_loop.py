@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from sqlalchemy import event
 
@@ -7,8 +9,8 @@ from manager.dispatch.commands import agent_command
 from manager.leases import LeaseTimes
 from manager.store import NodeState, StepWrite, Store, StoreFailed, Superseded, sqlite_url
 from manager.wire.agent_models import CommandKind
-from placement.lifecycle import JobState
-from placement.model import ExitCause, OperationFailed, StopCause
+from placement.lifecycle import JobRecord, JobState
+from placement.model import ExitCause, NodeJoined, OperationFailed, StopCause
 from placement.scheduler import Scheduler
 from tests.unit.manager.parts import Parts, gpus, node
 
@@ -132,6 +134,37 @@ def test_an_event_that_the_core_fails_on_is_put_away_and_the_others_are_taken(
     assert [event.transition.after for event in parts.store.queries.story(bad)] == [QUEUED, JobState.REJECTED]
 
 
+@pytest.mark.parametrize("method", ["step", "restore"])
+def test_a_waiting_job_that_the_core_fails_on_later_is_rejected_and_the_others_run(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, method: str
+) -> None:
+    first, bad, last = parts.submit(), parts.submit(name="bad"), parts.submit()
+    parts.turn()
+    step, restore = Scheduler.step, Scheduler.restore
+
+    def fragile_step(self: Scheduler, *arguments: object) -> object:
+        if any(isinstance(each, NodeJoined) for each in arguments[0]):  # type: ignore[attr-defined]
+            refuse(self.records())
+        return step(self, *arguments)  # type: ignore[arg-type]
+
+    def fragile_restore(*arguments: object, **more: object) -> object:
+        refuse(arguments[-1].records)  # type: ignore[attr-defined]
+        return restore(*arguments, **more)  # type: ignore[arg-type]
+
+    def refuse(records: Iterable[JobRecord]) -> None:
+        if any(record.job.name == "bad" for record in records):
+            raise ZeroDivisionError("a bug")
+
+    if method == "step":
+        monkeypatch.setattr(Scheduler, "step", fragile_step)
+    else:
+        parts.restart()
+        monkeypatch.setattr(Scheduler, "restore", fragile_restore)
+    parts.join(node())
+    assert [parts.state(job_id) for job_id in (first, bad, last)] == [STARTING, JobState.REJECTED, STARTING]
+    assert parts.leases.state("node-a") is NodeState.UP
+
+
 def test_no_event_is_blamed_for_a_core_that_fails_anyway(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -143,7 +176,7 @@ def test_no_event_is_blamed_for_a_core_that_fails_anyway(
 
     with monkeypatch.context() as patch:
         patch.setattr(Scheduler, "step", broken)
-        with pytest.raises(OperationFailed, match="without an event"):
+        with pytest.raises(OperationFailed, match="no event or waiting job is to blame"):
             parts.loop.run_once()
     parts.turn()
     assert parts.state(job_id) is STARTING
