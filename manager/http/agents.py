@@ -144,7 +144,7 @@ def _check_epoch(serving: Services, node_id: str, seen: int) -> None:
     """Do not lead agents that have seen more: their journals may know other jobs under the ids of ours."""
     if seen > serving.epoch:
         raise StateError(
-            f"node {node_id}: its agent has seen epoch {seen}, this database knows {serving.epoch}: it is new "
+            f"node {node_id}: its agent has seen epoch {seen}, this database only {serving.epoch}: it is new "
             "or restored; give the agent a new data folder, or start the manager on the former database"
         )
 
