@@ -23,6 +23,10 @@ MOST_INSTANCES = 16
 T = TypeVar("T")
 
 
+class _Refused(Exception):
+    """A slice cannot be made, for a reason that NVML does not know."""
+
+
 class NvmlDevices:
     """The GPUs that the driver shows; each is asked in a thread of its own: a stuck one holds up no other."""
 
@@ -69,7 +73,7 @@ class NvmlDevices:
             raise OperationFailed(f"cannot partition: no GPU {gpu_uuid} on this node")
         try:
             return _ensure_mig(handle, profile, start)
-        except pynvml.NVMLError as error:
+        except (pynvml.NVMLError, _Refused) as error:
             raise OperationFailed(f"cannot partition: {gpu_uuid}: {profile} at {start}: {error}") from error
 
 
@@ -106,7 +110,7 @@ def _measure(uuid: str, handle: Any) -> Telemetry:
 def _ensure_mig(handle: Any, name: str, start: int) -> str:
     mode, _ = pynvml.nvmlDeviceGetMigMode(handle)
     if mode != pynvml.NVML_DEVICE_MIG_ENABLE:
-        raise OperationFailed("cannot partition: MIG is off on this GPU; turn it on with nvidia-smi -mig 1")
+        raise _Refused("MIG is off on this GPU; turn it on with nvidia-smi -mig 1")
     info = _profile_info(handle, name)
     instance = _instance_at(handle, info.id, start)
     if instance is None:
@@ -128,7 +132,7 @@ def _profile_info(handle: Any, name: str) -> Any:
             continue  # this model has no such profile
         if _text(info.name).removeprefix("MIG ") == name:
             return info
-    raise OperationFailed(f"cannot partition: this GPU has no MIG profile {name}")
+    raise _Refused(f"this GPU has no MIG profile {name}")
 
 
 def _instance_at(handle: Any, profile_id: int, start: int) -> Any | None:
@@ -152,7 +156,7 @@ def _placement_at(handle: Any, profile_id: int, start: int) -> Any:
     for placement in possible:
         if placement.start == start:
             return placement
-    raise OperationFailed(f"cannot partition: that MIG profile cannot begin at memory slice {start}")
+    raise _Refused(f"that profile cannot begin at memory slice {start}")
 
 
 def _compute_instances(instance: Any, profile_id: int) -> list[Any]:
@@ -182,7 +186,7 @@ def _mig_uuid(handle: Any, instance_id: int) -> str:
             continue  # no instance under this index
         if pynvml.nvmlDeviceGetGpuInstanceId(device) == instance_id:
             return _text(pynvml.nvmlDeviceGetUUID(device))
-    raise OperationFailed(f"cannot partition: the driver shows no device for MIG instance {instance_id}")
+    raise _Refused(f"the driver shows no device for MIG instance {instance_id}")
 
 
 def _asked(ask: Callable[[], T]) -> T | None:
