@@ -89,13 +89,19 @@ class Cluster:
     # -- nodes ---------------------------------------------------------------------------------------------
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """Replace the nodes and place all holdings again; holdings on vanished nodes or GPUs are dropped."""
-        held = list(self._holdings.values())
-        self._holdings = {}
+        """Replace the nodes and lodge everybody again; holdings on vanished GPUs wait for their return."""
         self._lay_out(sorted(nodes, key=lambda node: node.node_id))
-        for holder, assignment in held:
-            if self.has(assignment):
-                self.allocate(holder, assignment)
+        for holder, assignment in self._holdings.values():
+            self._apply(holder, assignment, taken=True)
+
+    def renew(self, holders: Iterable[Holder]) -> None:
+        """Replace what is known of jobs that hold shares."""
+        by_job = {holder.job_id: holder for holder in holders}
+        self._holdings = {
+            key: (by_job.get(key[0], holder), assignment)
+            for key, (holder, assignment) in self._holdings.items()
+        }
+        self.set_nodes(self.members)
 
     def _lay_out(self, members: list[Node]) -> None:
         self.members = members
@@ -160,6 +166,14 @@ class Cluster:
             raise NotFound(f"no node {node_id!r} has joined")
         return row
 
+    def has_node(self, node_id: str) -> bool:
+        """Whether a node is known."""
+        return node_id in self._row
+
+    def can_start(self, assignment: Assignment) -> bool:
+        """Whether the node of an assignment is available and has the GPUs."""
+        return self.has(assignment) and self.is_up(assignment.node_id)
+
     def has(self, assignment: Assignment) -> bool:
         """Whether the node of an assignment and all its GPUs are known."""
         shares = assignment.shares
@@ -205,6 +219,11 @@ class Cluster:
         self._apply(held[0], held[1], taken=False)
         return held[1]
 
+    def holder(self, job_id: str, worker: int) -> Holder | None:
+        """What is known of a job whose worker holds shares, None if it holds none."""
+        held = self._holdings.get((job_id, worker))
+        return None if held is None else held[0]
+
     def checkpoint(self) -> None:
         """Begin a what-if; one at a time."""
         if self._undo is not None:
@@ -220,11 +239,6 @@ class Cluster:
             else:
                 self.allocate(holder, assignment)
 
-    @property
-    def in_what_if(self) -> bool:
-        """Whether a what-if is open."""
-        return self._undo is not None
-
     def commit(self) -> None:
         """End the what-if and keep what it did."""
         self._undo = None
@@ -232,7 +246,9 @@ class Cluster:
     def _apply(self, holder: Holder, assignment: Assignment, *, taken: bool) -> None:
         if self._undo is not None:
             self._undo.append((taken, holder, assignment))
-        row = self._row[assignment.node_id]
+        row = self._row.get(assignment.node_id)
+        if row is None:
+            return
         node = self.members[row]
         sign = -1 if taken else 1
         if holder.cpu_milli and node.cpu_milli is not None:
@@ -241,12 +257,14 @@ class Cluster:
             self.nodes[row, k.RAM_FREE] += sign * holder.ram_bytes
         key = (holder.job_id, assignment.worker)
         for share in assignment.shares:
-            self._lodge(row, _Lodging(key, holder, share), taken=taken)
+            place = self._slot.get(share.gpu_uuid)
+            if place is not None:
+                self._lodge(place, _Lodging(key, holder, share), taken=taken)
         self._touch(row)
 
-    def _lodge(self, row: int, lodging: _Lodging, *, taken: bool) -> None:
+    def _lodge(self, place: tuple[int, int], lodging: _Lodging, *, taken: bool) -> None:
         """Add a resident to a GPU, or take it away."""
-        slot = self._slot[lodging.share.gpu_uuid][1]
+        row, slot = place
         lodgings = self._lodgings[row][slot]
         if not taken:
             del lodgings[next(i for i, other in enumerate(lodgings) if other.key == lodging.key)]

@@ -185,7 +185,8 @@ def _gpu_codes(search: Search, ask: Ask, demand: Demand, gpus: Ints) -> Ints:
     term = ask.terms[gpus[:, k.MODEL]]
     kind = int(ask.entries[k.KIND])
     code = np.full(len(gpus), _FITS, np.int64)
-    code[ask.allowed[gpus[:, k.NEIGHBOURHOOD]] == 0] = _CODE[_promise_at_stake(search, ask, demand)]
+    for number in np.unique(gpus[ask.allowed[gpus[:, k.NEIGHBOURHOOD]] == 0, k.NEIGHBOURHOOD]).tolist():
+        code[gpus[:, k.NEIGHBOURHOOD] == number] = _CODE[_promise_at_stake(search, ask, demand, number)]
     if kind in (k.MPS, k.TIMESLICE):
         tenant, asker = gpus[:, k.TENANT], ask.entries[k.ASKER]
         stranger = (tenant != k.NOBODY) & (tenant != asker)
@@ -211,12 +212,9 @@ def _gpu_codes(search: Search, ask: Ask, demand: Demand, gpus: Ints) -> Ints:
     return code
 
 
-def _promise_at_stake(search: Search, ask: Ask, demand: Demand) -> Reason:
-    """Whose promise rules out the first of the neighbourhoods that are ruled out."""
-    for number in np.flatnonzero(ask.allowed == 0).tolist():
-        place = search.cluster.neighbourhoods.all[number]
-        need = ask.needs[place.kind]
-        broken = None if need is None else broken_promise(search.belief, newcomer_of(demand, need), place)
-        if broken is not None:
-            return broken
-    return Reason.OWN_PROMISE
+def _promise_at_stake(search: Search, ask: Ask, demand: Demand, number: int) -> Reason:
+    """Whose promise rules out a neighbourhood."""
+    place = search.cluster.neighbourhoods.all[number]
+    need = ask.needs[place.kind]
+    broken = None if need is None else broken_promise(search.belief, newcomer_of(demand, need), place)
+    return broken or Reason.OWN_PROMISE

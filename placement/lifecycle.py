@@ -95,11 +95,11 @@ class Transition:
 class JobRecord:
     """All that the core knows of one job; only the scheduler changes it.
 
-    ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted job still
-    sits
-    on while another is already accounted for them.  ``served_s`` is work done in earlier attempts, in
-    solo-equivalent seconds.  Predicted slowdowns are the worst foreseen for any company that the job has had
-    since it was placed, None when unknown; ``candidates`` counts the nodes that could have held it.
+    ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted job sits on
+    while another is already accounted for them.  ``placed_s`` is when it got its shares, and again when its
+    attempt began; ``served_s`` is work done in earlier attempts, in solo-equivalent seconds.  Predicted
+    slowdowns are the worst foreseen for any company that the job has had since it was placed, None when
+    unknown; ``candidates`` counts the nodes that could have held it.
     """
 
     job: Job

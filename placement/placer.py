@@ -53,6 +53,13 @@ class Placer:
         for record in waiting:
             self.queue(record)
 
+    def profile_changed(self) -> None:
+        """A profile has another meaning: for those who wait, and for those who hold shares."""
+        self.cluster.renew(
+            self._ledger.holder_of(record.job) for record in self._ledger if record.assignments
+        )
+        self.queue_again()
+
     def nodes_changed(self) -> None:
         """Nodes came, went or changed: everything is worth another try."""
         if self._preemption is not None:
@@ -142,6 +149,7 @@ class Placer:
         record.waits_for = self._vacating.sitting_on(assignments, node_matters=node_matters)
         if record.waits_for:
             self._claims[job.job_id] = record
+            record.placed_s = now_s
             self._ledger.note(record.move(Move.CLAIM, now_s))
         else:
             self._attempts.start(record, Move.PLACE, now_s)
@@ -158,8 +166,7 @@ class Placer:
 
     def _stake(self, record: JobRecord, since_s: float) -> None:
         if self._preemption is not None:
-            rank = self._order.rank(record.job, record.remaining_s())
-            self._preemption.add(record, self._ledger.holder_of(record.job), rank, since_s)
+            self._preemption.add(record, self._order.rank(record.job, record.remaining_s()), since_s)
 
     def _push_out(self, job_id: str, now_s: float) -> None:
         """Make a job leave: its shares are free for others to be accounted for, if not yet to be used."""
@@ -170,10 +177,10 @@ class Placer:
         if record.state is JobState.PLACED:
             self._unplace(record, now_s)
             return
-        assignments = record.assignments
+        sitting = tuple(held for held in record.assignments if held.worker not in record.exited_workers)
         self.give_back(record)
-        record.vacating, record.assignments = assignments, ()
-        self._vacating.add(job_id, assignments)
+        record.vacating = sitting
+        self._vacating.add(job_id, sitting)
         self._attempts.stop(record, StopCause.PREEMPTED, now_s)
 
     def _unplace(self, record: JobRecord, now_s: float) -> None:
@@ -189,7 +196,7 @@ class Placer:
         if self._preemption is not None:
             self._preemption.remove_worker(record.job.job_id, worker)
         assignment = self.cluster.release(record.job.job_id, worker)
-        if assignment is not None:
+        if assignment is not None and self.cluster.has_node(assignment.node_id):
             self._freed.add(self.cluster.row_of(assignment.node_id))
 
     def give_back(self, record: JobRecord) -> None:
@@ -211,14 +218,15 @@ class Placer:
         """A preempted job has left its places: whoever waited for that may start."""
         self._vacating.remove(record.job.job_id, record.vacating)
         record.vacating = ()
-        for other in list(self._claims.values()):
+        for other in sorted(self._claims.values(), key=lambda claim: claim.job.sequence):
             other.waits_for.discard(record.job.job_id)
             self._ledger.touch(other.job.job_id)
             if other.waits_for:
                 continue
             del self._claims[other.job.job_id]
-            if all(self.cluster.is_up(assignment.node_id) for assignment in other.assignments):
+            if all(map(self.cluster.can_start, other.assignments)):
                 self._attempts.start(other, Move.START, now_s)
+                self._stake(other, now_s)
             else:
                 self._unplace(other, now_s)
 
@@ -228,7 +236,7 @@ class Placer:
             self._claims[record.job.job_id] = record
         holder = self._ledger.holder_of(record.job)
         for assignment in record.assignments:
-            if assignment.worker not in record.exited_workers and self.cluster.has(assignment):
+            if assignment.worker not in record.exited_workers:
                 self.cluster.allocate(holder, assignment)
         self._vacating.add(record.job.job_id, record.vacating)
         self._attempts.watch(record)

@@ -45,9 +45,9 @@ class Preemption:
         self._slope = slope
         self._stakes = Stakes(slope)
 
-    def add(self, record: JobRecord, holder: Holder, rank: float, now_s: float) -> None:
-        """A job holds shares from now on and had this rank when it got them."""
-        self._stakes.add(record, holder, self._cluster, rank - self._slope * now_s)
+    def add(self, record: JobRecord, rank: float, since_s: float) -> None:
+        """A job holds shares; it had this rank when it got them or, if it had to wait for them, began."""
+        self._stakes.add(record, self._cluster, rank - self._slope * since_s)
 
     def remove(self, job_id: str) -> None:
         """A job no longer holds what it held, or is about to leave it anyway."""
@@ -78,21 +78,28 @@ class Preemption:
     def plan(self, wish: Wish, holder: Holder) -> list[str] | None:
         """The jobs to push out so that the job fits; None if pushing out all behind it would not do."""
         behind = self._stakes.behind(wish.key, wish.now_s)
-        if wish.demand.request.gpus == 0 or not len(behind):
+        if not len(behind):
             return None
         if wish.record.job.workers > 1:
-            if not self._enough_in_all(wish, behind):
+            if wish.demand.request.gpus and not self._enough_in_all(wish, behind):
                 return None
             return self._try(self._stakes.jobs(behind), partial(self._gang_fits, wish, holder))
         if self._counting_decides(wish.demand):
-            return self._plan_by_count(wish, behind)
+            victims = self._plan_by_count(wish, behind)
+            if victims is not None or not self._stakes.sharing:
+                return victims
         return self._plan_by_trial(wish, behind)
 
     def _plan_by_trial(self, wish: Wish, behind: Ints) -> list[str] | None:
-        missing = self._least_milli(wish.demand) - self._free(k.FREE_SUM)
-        for entries in self._stakes.by_node(behind, self._stakes.milli, missing, NODES_TRIED):
-            fits = partial(self._search.fits_on, wish.demand, int(self._stakes.node[entries[0]]))
-            victims = self._try(self._stakes.jobs(entries), fits)
+        if wish.demand.request.gpus:
+            amount, missing = self._stakes.milli, self._least_milli(wish.demand) - self._free(k.FREE_SUM)
+        else:  # any node where somebody can be pushed out may do
+            amount = np.ones_like(self._stakes.milli)
+            missing = 1 - np.minimum(self._free(k.FREE_SUM), 0)
+        for entries in self._stakes.by_node(behind, amount, missing, NODES_TRIED):
+            row = int(self._stakes.node[entries[0]])
+            fits = partial(self._search.fits_on, wish.demand, row)
+            victims = self._try(self._stakes.jobs(self._stakes.on_node(behind, row)), fits)
             if victims is not None:
                 return victims
         return None
@@ -147,7 +154,7 @@ class Preemption:
         """Push out one after the other until it fits, then take back whoever was not needed."""
         self._cluster.checkpoint()
         try:
-            gone: dict[str, list[Assignment]] = {}
+            gone: dict[str, list[tuple[Holder, Assignment]]] = {}
             while not fits():
                 if len(gone) == len(jobs):
                     return None
@@ -155,7 +162,7 @@ class Preemption:
                 gone[job_id] = self._lift(job_id)
             victims = list(gone)[-1:]
             for job_id in list(gone)[-2::-1]:
-                self._put_back(job_id, gone[job_id])
+                self._put_back(gone[job_id])
                 if not fits():
                     self._lift(job_id)
                     victims.append(job_id)
@@ -163,12 +170,16 @@ class Preemption:
         finally:
             self._cluster.rollback()
 
-    def _lift(self, job_id: str) -> list[Assignment]:
+    def _lift(self, job_id: str) -> list[tuple[Holder, Assignment]]:
         """Take back what the job still holds."""
-        assignments = self._stakes[job_id].record.assignments
-        released = (self._cluster.release(job_id, assignment.worker) for assignment in assignments)
-        return [assignment for assignment in released if assignment is not None]
+        lifted = []
+        for assignment in self._stakes[job_id].record.assignments:
+            holder = self._cluster.holder(job_id, assignment.worker)
+            if holder is not None:
+                self._cluster.release(job_id, assignment.worker)
+                lifted.append((holder, assignment))
+        return lifted
 
-    def _put_back(self, job_id: str, assignments: list[Assignment]) -> None:
-        for assignment in assignments:
-            self._cluster.allocate(self._stakes[job_id].holder, assignment)
+    def _put_back(self, lifted: list[tuple[Holder, Assignment]]) -> None:
+        for holder, assignment in lifted:
+            self._cluster.allocate(holder, assignment)

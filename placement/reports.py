@@ -103,7 +103,7 @@ class Reports:
             record.preemptions += 1
             record.served_s += record.attempt_served_s or 0.0
             self._requeue(record, now_s, "preempted")
-        elif failure.cause is ExitCause.LOST:
+        elif failure.cause is ExitCause.LOST and cause is not StopCause.TIME_LIMIT:
             self._requeue(record, now_s, failure.message)
         else:
             self._failed(record, failure, now_s)

@@ -103,54 +103,52 @@ class Search:
         request = job.request
         probe = Holder("", job.tenant, demand.profile, request.max_slowdown, cpu_milli=request.cpu_milli)
         probe = replace(probe, ram_bytes=request.ram_bytes, isolating=request.isolation is Isolation.TENANT)
-        self.cluster.checkpoint()
-        try:
-            placed = 0
-            while placed < job.workers and self._place_worker(probe, demand, job, placed) is not None:
-                placed += 1
-            return placed
-        finally:
-            self.cluster.rollback()
+        asks = self.asks_of(demand)
+        most = 0
+        for allowed in [asks, *([ask] for ask in asks if len(asks) > 1)]:
+            if most < job.workers:
+                placed = self._place_workers(probe, demand, job, allowed)
+                self._take_back(probe, placed)
+                most = max(most, len(placed))
+        return most
 
     def fits_on(self, demand: Demand, row: int) -> bool:
         """Whether a worker fits on that node now."""
         return any(self._look(ask, demand).out[1, row] > 0 for ask in self.asks_of(demand))
 
     def place(self, holder: Holder, demand: Demand, job: Job) -> tuple[Assignment, ...] | None:
-        """Allocate all workers of a job, or nothing and None; worth trying if enough workers fit."""
-        if job.workers == 1:
-            assignment = self._place_worker(holder, demand, job, 0)
-            return None if assignment is None else (assignment,)
-        nested = self.cluster.in_what_if
-        if not nested:
-            self.cluster.checkpoint()
-        placed: list[Assignment] = []
-        for worker in range(job.workers):
-            assignment = self._place_worker(holder, demand, job, worker)
-            if assignment is None:
-                break
-            placed.append(assignment)
+        """Allocate all workers of a job, or nothing and None; worth trying if enough workers fit.
+
+        Each worker takes the first mode that fits it; if a gang does not fit that way, all of one mode may.
+        """
+        asks = self.asks_of(demand)
+        placed = self._place_workers(holder, demand, job, asks)
+        if len(placed) < job.workers and job.workers > 1 and len(asks) > 1:
+            for ask in asks:
+                self._take_back(holder, placed)
+                placed = self._place_workers(holder, demand, job, [ask])
+                if len(placed) == job.workers:
+                    break
         if len(placed) == job.workers:
-            if not nested:
-                self.cluster.commit()
             return tuple(placed)
-        if nested:
-            for assignment in placed:
-                self.cluster.release(holder.job_id, assignment.worker)
-        else:
-            self.cluster.rollback()
+        self._take_back(holder, placed)
         return None
 
-    def _place_worker(self, holder: Holder, demand: Demand, job: Job, worker: int) -> Assignment | None:
-        for ask in self.asks_of(demand):
-            self._look(ask, demand)
-            if ask.workers <= 0:
-                continue
-            row = self._best_row(ask, job, worker)
-            assignment = self._assignment(ask, row, job, worker)
-            self.cluster.allocate(holder, assignment)
-            return assignment
-        return None
+    def _take_back(self, holder: Holder, placed: list[Assignment]) -> None:
+        for assignment in placed:
+            self.cluster.release(holder.job_id, assignment.worker)
+
+    def _place_workers(self, holder: Holder, demand: Demand, job: Job, asks: list[Ask]) -> list[Assignment]:
+        """Allocate as many workers as fit, at most all of them."""
+        placed: list[Assignment] = []
+        while len(placed) < job.workers:
+            worker = len(placed)
+            ask = next((ask for ask in asks if self._look(ask, demand).workers > 0), None)
+            if ask is None:
+                break
+            placed.append(self._assignment(ask, self._best_row(ask, job, worker), job, worker))
+            self.cluster.allocate(holder, placed[-1])
+        return placed
 
     # -- rows of scores ------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from placement.cluster import Cluster, Holder
+from placement.cluster import Cluster
 from placement.kernels import Ints
 from placement.lifecycle import JobRecord
-from placement.model import Mode
+from placement.model import WHOLE_GPU_MILLI, Mode
 from placement.waiting import RankKey
 
 _NEVER = np.iinfo(np.int64).max
@@ -22,7 +22,6 @@ class Stake:
     """One job's holdings; ``entries`` are places in the arrays by worker, of those that still hold shares."""
 
     record: JobRecord
-    holder: Holder
     entries: dict[int, int]
 
 
@@ -34,7 +33,8 @@ class Stakes:
 
     Attributes:
         node: int64, row in the cluster; milli: int64, compute held; whole: int64, exclusive GPUs held;
-        priority: int64; base: float64, see above; owner: job ids.
+        priority, sequence: int64, of the job; base: float64, see above; owner: job ids;
+        sharing: how many entries hold shares of GPUs that are not exclusively theirs.
     """
 
     def __init__(self, slope: float) -> None:
@@ -44,18 +44,22 @@ class Stakes:
         self._on_row: dict[int, set[int]] = {}
         self._priorities: dict[int, int] = {}
         self.owner: list[str] = []
-        self.node, self.milli, self.whole, self.priority = (np.zeros(0, np.int64) for _ in range(4))
+        self.sharing = 0
+        self.node, self.milli, self.whole, self.priority, self.sequence = (
+            np.zeros(0, np.int64) for _ in range(5)
+        )
         self.base: npt.NDArray[np.float64] = np.zeros(0, np.float64)
 
     def __getitem__(self, job_id: str) -> Stake:
         return self._by_job[job_id]
 
-    def add(self, record: JobRecord, holder: Holder, cluster: Cluster, base: float) -> None:
+    def add(self, record: JobRecord, cluster: Cluster, base: float) -> None:
         """A job holds shares from now on; those who cannot be preempted are no stake."""
         job = record.job
         if not job.preemptible:
             return
-        stake = self._by_job[job.job_id] = Stake(record, holder, {})
+        self.remove(job.job_id)
+        stake = self._by_job[job.job_id] = Stake(record, {})
         self._priorities[job.priority] = self._priorities.get(job.priority, 0) + 1
         for assignment in record.assignments:
             if assignment.worker in record.exited_workers:
@@ -67,7 +71,8 @@ class Stakes:
             self.node[entry] = row
             self.milli[entry] = sum(share.compute_milli for share in shares)
             self.whole[entry] = sum(share.mode is Mode.EXCLUSIVE for share in shares)
-            self.priority[entry], self.base[entry] = job.priority, base
+            self.sharing += int(self.milli[entry] > self.whole[entry] * WHOLE_GPU_MILLI)
+            self.priority[entry], self.sequence[entry], self.base[entry] = job.priority, job.sequence, base
             self._on_row.setdefault(row, set()).add(entry)
             stake.entries[assignment.worker] = entry
 
@@ -90,6 +95,7 @@ class Stakes:
             self._retire(stake.entries.pop(worker))
 
     def _retire(self, entry: int) -> None:
+        self.sharing -= int(self.milli[entry] > self.whole[entry] * WHOLE_GPU_MILLI)
         self._on_row[int(self.node[entry])].discard(entry)
         self._clear(entry)
         self._unused.append(entry)
@@ -102,7 +108,7 @@ class Stakes:
         self._on_row.clear()
         for stake, base in held:
             if all(map(cluster.has, stake.record.assignments)):
-                self.add(stake.record, stake.holder, cluster, base)
+                self.add(stake.record, cluster, base)
 
     def _base_of(self, stake: Stake) -> float:
         return float(self.base[next(iter(stake.entries.values()))])
@@ -134,7 +140,7 @@ class Stakes:
         entries = entries[amount[entries] > 0]
         if not len(entries):
             return []
-        ordered = entries[np.lexsort((-self.base[entries], self.priority[entries], self.node[entries]))]
+        ordered = entries[np.lexsort((*self._rank_keys(entries), self.node[entries]))]
         node = self.node[ordered]
         gained = np.cumsum(amount[ordered])
         first = _starts(node)
@@ -143,8 +149,17 @@ class Stakes:
         enough = np.flatnonzero(gained - before >= missing[node])
         reached = enough[_starts(node[enough])]
         last = ordered[reached]
-        best = reached[np.lexsort((self.node[last], -self.base[last], self.priority[last]))][:most]
+        best = reached[np.lexsort((self.node[last], *self._rank_keys(last)))][:most]
         return [ordered[start : end + 1] for start, end in zip(begin[best], best, strict=True)]
+
+    def _rank_keys(self, entries: Ints) -> tuple[Ints, npt.NDArray[np.float64], Ints]:
+        """Keys that sort entries by rank, last first, the least important key first."""
+        return -self.sequence[entries], -self.base[entries], self.priority[entries]
+
+    def on_node(self, entries: Ints, row: int) -> Ints:
+        """Those of the entries that are on one node."""
+        here: Ints = entries[self.node[entries] == row]
+        return here
 
     def whole_on(self, job_id: str, row: int) -> int:
         """Exclusive GPUs that all workers of a job hold on one node."""
@@ -163,9 +178,10 @@ class Stakes:
         size = len(self.owner)
         grown = max(64, 2 * size)
         self.owner += [""] * (grown - size)
-        self.node, self.milli, self.whole, self.priority = (
-            np.concatenate([column, np.zeros(grown - size, np.int64)])
-            for column in (self.node, self.milli, self.whole, self.priority)
+        more = np.zeros(grown - size, np.int64)
+        self.node, self.milli, self.whole, self.priority, self.sequence = (
+            np.concatenate([column, more])
+            for column in (self.node, self.milli, self.whole, self.priority, self.sequence)
         )
         self.base = np.concatenate([self.base, np.zeros(grown - size)])
         for entry in range(size, grown):

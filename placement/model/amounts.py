@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 
 from placement.model.errors import InvalidAmount
@@ -29,6 +30,14 @@ _LARGEST = 1e18
 
 _NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<suffix>[a-zA-Z%]*)", re.ASCII)
 _DURATION_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def is_finite(value: float) -> bool:
+    """Whether a number is finite and no whole number beyond every float."""
+    try:
+        return math.isfinite(value)
+    except OverflowError:
+        return False
 
 
 def _split(text: str, what: str) -> tuple[float, str]:
@@ -98,7 +107,8 @@ def format_bytes(amount: int) -> str:
     """The shortest exact-looking form: ``10Gi``, ``1.5Gi``, ``800``."""
     for suffix, unit in (("Ti", 1 << 40), ("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if amount >= unit:
-            return f"{amount / unit:.4g}{suffix}"
+            value = amount / unit
+            return f"{value:.4g}{suffix}" if value < 10_000 else f"{round(value)}{suffix}"
     return str(amount)
 
 

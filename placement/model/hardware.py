@@ -98,7 +98,7 @@ def node_from_short_form(text: str, node_id: str) -> Node:
     if not 1 <= int(count) <= MAX_GPUS_PER_NODE:
         raise InvalidSpec(f"node {text!r}: a node has 1 to {MAX_GPUS_PER_NODE} GPUs")
     folded = {known.lower(): known for known in known_gpu_models()}
-    known = folded.get(model.lower())
+    known = model if model in known_gpu_models() else folded.get(model.lower())
     if known is None:
         raise UnknownName(f"GPU model {model!r} is unknown{suggest_gpu_model(model)}")
     memory_bytes = KNOWN_GPU_MEMORY_BYTES.get(known)

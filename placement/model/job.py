@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import enum
-import math
 from dataclasses import dataclass
 
-from placement.model.amounts import MAX_BYTES, WHOLE_GPU_MILLI
+from placement.model.amounts import MAX_BYTES, WHOLE_GPU_MILLI, is_finite
 from placement.model.errors import InvalidAmount, InvalidSpec
 
 MAX_WORKERS = 100_000
@@ -72,9 +71,7 @@ class Request:
             _within("memory", self.memory_bytes, 1, MAX_BYTES)
         if self.compute_milli is not None:
             _within("compute", self.compute_milli, 1, WHOLE_GPU_MILLI)
-        if self.max_slowdown is not None and not (
-            math.isfinite(self.max_slowdown) and self.max_slowdown >= 1
-        ):
+        if self.max_slowdown is not None and not (is_finite(self.max_slowdown) and self.max_slowdown >= 1):
             raise InvalidAmount(f"max_slowdown: {self.max_slowdown} must be a number of at least 1")
         if not self.modes:
             raise InvalidSpec("mode: at least one mode must be accepted")
@@ -116,7 +113,7 @@ class Job:
         _within("priority", self.priority, -1_000_000, 1_000_000)
         for field in ("time_limit_s", "duration_s", "grace_s", "submit_s"):
             value = getattr(self, field)
-            if value is not None and not (math.isfinite(value) and value >= 0):
+            if value is not None and not (is_finite(value) and value >= 0):
                 raise InvalidAmount(f"{field}: {value} must be a finite number of at least 0")
 
 

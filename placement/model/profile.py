@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from placement.model.amounts import MAX_BYTES
+from placement.model.amounts import MAX_BYTES, is_finite
 from placement.model.errors import InvalidSpec
 
 
@@ -36,7 +35,7 @@ class Profile:
         if memory is not None and (type(memory) is not int or not 0 < memory <= MAX_BYTES):
             raise InvalidSpec(f"profile {self.name!r}: memory_bytes: {memory} must be from 1 to {MAX_BYTES}")
         for model, rate in self.steps_per_s.items():
-            if not (math.isfinite(rate) and rate > 0):
+            if not (is_finite(rate) and rate > 0):
                 raise InvalidSpec(f"profile {self.name!r}: steps_per_s: {model}: {rate} must be above 0")
 
     def solo_rate(self, gpu_model: str) -> float | None:

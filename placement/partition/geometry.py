@@ -70,9 +70,11 @@ class MigGeometry:
     def add(self, state: int, profile: int, start: int) -> int | None:
         """The occupancy with one more slice, None if it does not fit there."""
         cut = self.profiles[profile]
+        if start not in cut.starts:
+            return None
         mask = ((1 << cut.memory_slices) - 1) << start
         compute = ((state >> _COMPUTE_SHIFT) & 7) + cut.compute_slices
-        if start not in cut.starts or state & mask or compute > self.compute_slices:
+        if state & mask or compute > self.compute_slices:
             return None
         if cut.media and state >> _MEDIA_SHIFT:
             return None
