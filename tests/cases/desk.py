@@ -10,13 +10,17 @@ from placement.model import (
     Event,
     ExitCause,
     Job,
+    JobCancelled,
     JobSubmitted,
     Mode,
     Node,
     NodeJoined,
+    Reason,
     Request,
+    Share,
     StartWorker,
     WorkerExited,
+    WorkerStarted,
     node_from_short_form,
 )
 from placement.policies import policy_named
@@ -39,6 +43,14 @@ def whole(gpus: int, **fields) -> Request:
     return Request(gpus=gpus, modes=EXCLUSIVE, **fields)
 
 
+def mig(profile: str, **fields) -> Request:
+    return Request(modes=MIG, mig_profile=profile, **fields)
+
+
+def turn(compute_milli: int, **fields) -> Request:
+    return Request(compute_milli=compute_milli, modes=TIMESLICE, **fields)
+
+
 def mps(compute_milli: int, **fields) -> Request:
     return Request(compute_milli=compute_milli, modes=MPS, **fields)
 
@@ -49,6 +61,10 @@ def exited(job_id: str, code: int = 0, *, attempt: int = 1, worker: int = 0, **f
 
 def stopped(job_id: str, *, attempt: int = 1, worker: int = 0, **fields) -> WorkerExited:
     return WorkerExited(job_id, attempt, worker, ExitCause.STOPPED, **fields)
+
+
+def began(job_id: str, *, attempt: int = 1, worker: int = 0) -> WorkerStarted:
+    return WorkerStarted(job_id, attempt, worker)
 
 
 @dataclass
@@ -82,6 +98,37 @@ class Desk:
 
     def state(self, job_id: str) -> JobState:
         return self.scheduler.record(job_id).state
+
+    def states(self) -> str:
+        """All jobs in the order of submission: ``a running, b queued``."""
+        return ", ".join(f"{r.job.job_id} {r.state.value}" for r in self.scheduler.records())
+
+    def holds(self, job_id: str) -> str:
+        """What a job holds, worker by worker: ``n-0:mps:300 n-1:mps:300``; the node for none of its GPUs."""
+        held = self.scheduler.record(job_id).assignments
+        return " ".join(_share(share) for a in held for share in a.shares) or " ".join(
+            a.node_id for a in held
+        )
+
+    def leave_all(self) -> None:
+        """Cancel everybody, and everybody leaves."""
+        self.tell(*[JobCancelled(record.job.job_id) for record in self.scheduler.records()])
+        for record in list(self.scheduler.records()):
+            for worker in range(record.job.workers):
+                self.tell(stopped(record.job.job_id, attempt=record.attempt, worker=worker))
+
+    def waiting(self) -> list[str]:
+        return [record.job.job_id for record in self.scheduler.waiting()]
+
+    def reasons(self, job_id: str) -> dict[Reason, int]:
+        return dict(self.scheduler.explain(job_id).reasons)
+
+
+def _share(share: Share) -> str:
+    slot = share.gpu_uuid.removeprefix("GPU-")
+    if share.mode is Mode.MIG:
+        return f"{slot}:{share.mig_profile}@{share.mig_start}"
+    return f"{slot}:{share.mode.value}:{share.compute_milli}"
 
 
 def _short(command) -> str:
