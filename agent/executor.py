@@ -42,7 +42,10 @@ class Worker:
     sent_bytes: int = 0
     sent_step: int = -1
     started_sent: bool = False
-    logs_given_up: bool = False
+    refused_since_s: float | None = None
+    """Since when its output cannot be sent, although the manager answers."""
+    output_lost: str = ""
+    """Why the rest of its output was given up, if it was."""
     shares: tuple[Share, ...] = field(default=())
 
     def state(self) -> WorkerState:

@@ -9,7 +9,7 @@ from agent.attempt import EndCause, Exit
 from agent.executor import Worker
 from agent.progress_file import Progress, read_progress
 from manager.wire.agent_models import ReportKind, WorkerReport
-from manager.wire.fields import MAX_TIME_S
+from manager.wire.fields import MAX_TEXT, MAX_TIME_S
 from placement.model import ExitCause, Profile
 
 MOST_RATE = 1e15
@@ -51,7 +51,7 @@ def exit_report(worker: Worker, end: Exit, profile: Profile | None, gpu_model: s
         "exited",
         cause=ExitCause(end.cause.value),
         exit_code=end.exit_code,
-        message=end.message.replace("\0", " "),
+        message="; ".join(filter(None, (end.message, worker.output_lost))).replace("\0", " ")[:MAX_TEXT],
         served_s=_within(served_s, MAX_TIME_S),
         at_s=end.at_s,
     )

@@ -11,13 +11,15 @@ from agent.executor import Executor, Worker
 from agent.reports import exit_report, progress_report, started_report
 from manager.wire.agent_models import ReportKind, WorkerReport
 from manager.wire.client import Client, WrongOffset
-from placement.model import InvalidInput, NotFound
+from placement.model import CotenantError, InvalidInput, NotFound, OperationFailed
 
 _LOG = logging.getLogger(__name__)
 CHUNK_BYTES = 1 << 18
 MOST_CHUNKS = 16
 """Pieces of one worker's output before the next worker has its turn."""
 PROGRESS_EVERY_S = 1.0
+GIVE_UP_S = 30.0
+"""How long one worker's output may be refused by a manager that answers."""
 
 
 class Uplink:
@@ -38,14 +40,18 @@ class Uplink:
     def send(self) -> bool:
         """Send what there is; True if more is waiting already."""
         more = False
+        problem: CotenantError | None = None
         reports: list[tuple[Worker, WorkerReport]] = []
         progress_due = time.monotonic() >= self._progress_at_s
         if progress_due:
             self._progress_at_s = time.monotonic() + PROGRESS_EVERY_S
         for worker in self._executor.workers():
             end = worker.end
-            complete = self._send_output(worker)
-            more = more or not complete
+            try:
+                complete = self._send_output(worker)
+                more = more or not complete
+            except (NotFound, InvalidInput, OperationFailed) as error:
+                complete, problem = False, error  # the others are not to wait for this one
             found = [started_report(worker)]
             profile, model = self._executor.profile(worker), self._gpu_model(worker)
             if progress_due or end is not None:
@@ -55,6 +61,8 @@ class Uplink:
             reports += [(worker, report) for report in found if report is not None]
         if reports:
             self._deliver(reports)
+        if problem is not None:
+            raise problem
         return more
 
     def _gpu_model(self, worker: Worker) -> str | None:
@@ -63,22 +71,22 @@ class Uplink:
     # Output
 
     def _send_output(self, worker: Worker) -> bool:
-        """Send new output; True once the manager has all that there is now."""
-        if worker.logs_given_up:
-            return True
-        path = worker.folder / attempt.OUTPUT
+        """Send new output; True once the manager has all that there is now.
+
+        Raises:
+            OperationFailed, NotFound, InvalidInput: this output cannot be sent, but others may.
+        """
         for _ in range(MOST_CHUNKS):
+            if worker.output_lost:
+                return True
             try:
-                if path.stat().st_size <= worker.sent_bytes:
+                data = _output_after(worker)
+                if not data:
                     return True
-                with path.open("rb") as stream:
-                    stream.seek(worker.sent_bytes)
-                    data = stream.read(CHUNK_BYTES)
-            except FileNotFoundError:
-                return True
-            self._append(worker, data)
-            if worker.logs_given_up:
-                return True
+                self._append(worker, data)
+                worker.refused_since_s = None
+            except (NotFound, InvalidInput, OSError) as error:
+                self._refused(worker, error)
         return False
 
     def _append(self, worker: Worker, data: bytes) -> None:
@@ -86,9 +94,16 @@ class Uplink:
             worker.sent_bytes = self._client.append_log(self._node_id, worker.key, worker.sent_bytes, data)
         except WrongOffset as error:
             worker.sent_bytes = error.size  # after a restart: the manager has that much already
-        except (NotFound, InvalidInput) as error:
-            _LOG.warning("%s: the manager does not take its output: %s", worker.folder.name, error)
-            worker.logs_given_up = True
+
+    def _refused(self, worker: Worker, error: Exception) -> None:
+        """Try again for a while; then give the output up rather than the job's end, and say so in that."""
+        now_s = time.monotonic()
+        if worker.refused_since_s is None:
+            worker.refused_since_s = now_s
+        if now_s - worker.refused_since_s < GIVE_UP_S:
+            raise OperationFailed(f"{worker.folder.name}: its output cannot be sent: {error}") from error
+        _LOG.warning("%s: its output is given up: %s", worker.folder.name, error)
+        worker.output_lost = f"its output is not complete: {error}"
 
     # Reports
 
@@ -111,3 +126,16 @@ class Uplink:
             worker.sent_step = report.step
         elif report.kind is ReportKind.EXITED:
             self._executor.finish(worker)
+
+
+def _output_after(worker: Worker) -> bytes:
+    """Output that has not been sent yet, empty if there is none."""
+    path = worker.folder / attempt.OUTPUT
+    try:
+        if path.stat().st_size <= worker.sent_bytes:
+            return b""
+        with path.open("rb") as stream:
+            stream.seek(worker.sent_bytes)
+            return stream.read(CHUNK_BYTES)
+    except FileNotFoundError:
+        return b""

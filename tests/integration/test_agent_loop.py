@@ -254,11 +254,34 @@ def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: FakeManag
         until(lambda: not folder_of(data_dir).exists(), "job-1 is given up")
 
 
-def test_a_log_that_is_refused_does_not_hold_up_the_exit(manager: FakeManager, data_dir: Path) -> None:
+def test_one_output_that_cannot_be_taken_holds_up_no_other_job(manager: FakeManager, data_dir: Path) -> None:
+    whole = manager.append_log
+
+    def picky(node_id: str, worker: tuple[str, int, int], offset: int, data: bytes) -> int:
+        if worker[0] == "job-1" and picking:
+            raise OperationFailed("the disk for logs is full")
+        return whole(node_id, worker, offset, data)
+
+    picking = True
+    manager.append_log = picky  # type: ignore[method-assign]
+    manager.outbox = [start(1, "echo one"), start(2, "echo two; exit 4", "job-2")]
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-2").exit_code == 4
+        assert "job-1/1/0/exited" not in manager.reports
+        picking = False
+        manager.exit_of("job-1")
+    assert manager.log("job-1") == "one\n"
+
+
+def test_an_output_that_is_refused_for_long_is_given_up_and_the_exit_says_so(
+    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.uplink.GIVE_UP_S", 0.5)
     manager.failing["append_log"] = NotFound("no such job")
     manager.outbox = [start(1, "echo hello; exit 3")]
     with agent_on(manager, data_dir):
-        assert manager.exit_of("job-1").exit_code == 3
+        report = manager.exit_of("job-1")
+    assert (report.exit_code, report.message) == (3, "its output is not complete: no such job")
 
 
 @pytest.mark.parametrize(
