@@ -97,7 +97,7 @@ def promised(limit: float | None, milli: int = 500) -> Request:
     return mps(milli, max_slowdown=limit)
 
 
-# belief, who comes one by one: (profile, request) -> "+" placed, "-" waits.  Beside heavy in a half of the GPU,
+# belief, who comes one by one: (profile, request) -> "+" placed, "-" waits.  Beside heavy in half a GPU,
 # plain is slowed by 0.46 x 0.5 x 0.5 = 0.115, with the margin of a tenth by 0.1265.
 PROMISES = {
     "own promise holds": ("additive", [("heavy", promised(None)), ("plain", promised(1.13))], "+ +"),

@@ -11,7 +11,7 @@ V100 = "V100-SXM2-32GB"
 TWO = (node("n", f"2x{V100}"),)
 X1, X2 = whole(1), whole(2)
 
-# policy -> who starts when one job runs and wide (2 GPUs) and small (1 GPU) arrive; who when the first one ends
+# policy -> who starts when one job runs and wide (2 GPUs) and small (1 GPU) come; who when the first one ends
 OVERTAKING = {
     "fifo": ([], ["wide.0"]),
     "fifo+spread": ([], ["wide.0"]),
