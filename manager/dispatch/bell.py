@@ -16,7 +16,8 @@ class Bell:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # Reentrant: the signal that ends the manager is handled in the thread of the event loop, maybe in here.
+        self._lock = threading.RLock()
         self._listeners: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
         self._closed = False
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.metadata
+from collections.abc import Awaitable, Callable
+from typing import Any
 
 from fastapi import Depends, FastAPI
 from fastapi.security import HTTPBearer
@@ -10,15 +11,8 @@ from fastapi.security import HTTPBearer
 from manager.http import agents, cluster, failures, jobs
 from manager.http.guard import Guard
 from manager.services import Services
+from manager.version import version
 from manager.wire.models import ErrorBody
-
-
-def version() -> str:
-    """The version of the installed distribution."""
-    try:
-        return importlib.metadata.version("cotenant")
-    except importlib.metadata.PackageNotFoundError:
-        return "0"
 
 
 def create_app(services: Services) -> FastAPI:
@@ -31,16 +25,18 @@ def create_app(services: Services) -> FastAPI:
     app.state.services = services
     # For the description alone: the guard has checked the token before any route is reached.
     described = [Depends(HTTPBearer(auto_error=False))]
-    refusals = {code: {"model": ErrorBody} for code in (401, 404, 409, 413, 422, 503)}
+    refusals: dict[int | str, dict[str, Any]] = {
+        code: {"model": ErrorBody} for code in (401, 404, 409, 413, 422, 503)
+    }
     for router in (jobs.router, cluster.router, agents.router):
-        app.include_router(router, prefix="/v1", dependencies=described, responses=refusals)  # type: ignore[arg-type]
+        app.include_router(router, prefix="/v1", dependencies=described, responses=refusals)
     app.add_api_route("/healthz", _healthz(services), methods=["GET"])
     failures.install(app)
     app.add_middleware(Guard, token=services.token)
     return app
 
 
-def _healthz(services: Services):  # type: ignore[no-untyped-def]
+def _healthz(services: Services) -> Callable[[], Awaitable[dict[str, str]]]:
     async def healthz() -> dict[str, str]:
         """Whether the manager answers; ``degraded`` when its store refuses at the moment."""
         return {"status": "degraded" if services.loop.counters.last_failure else "ok"}

@@ -7,6 +7,7 @@ from fastapi import APIRouter
 from manager.http import views
 from manager.http.parameters import ProfileName, Serving
 from manager.metrics import metrics
+from manager.version import version
 from manager.wire.models import GpuView, InfoView, NodeView, ProfileSpec, check_profile_name
 
 router = APIRouter(tags=["cluster"])
@@ -15,8 +16,6 @@ router = APIRouter(tags=["cluster"])
 @router.get("/info")
 def info(serving: Serving) -> InfoView:
     """What this manager is."""
-    from manager.http.app import version
-
     return InfoView(
         version=version(),
         policy=serving.core.policy,

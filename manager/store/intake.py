@@ -121,7 +121,8 @@ class Intake:
     def report(self, node_id: str, reports: Sequence[WorkerReport], now_s: float) -> int:
         """Accept reports, each once; gives the last inbox number, 0 if nothing was new for the core.
 
-        Reports on jobs that nobody knows are taken and dropped: to repeat them would not help the agent.
+        Progress has no need of that: it only ever goes forward.  Reports on jobs that nobody knows are taken
+        and dropped: to repeat them would not help the agent.
         """
         last = 0
         with self._database.write() as connection:
@@ -129,14 +130,14 @@ class Intake:
             seen = _seen_reports(connection, node_id, ids)
             jobs = _existing_jobs(connection, {report.job_id for report in reports})
             for report in reports:
-                if report.report_id in seen:
+                if report.report_id in seen or report.job_id not in jobs:
+                    continue
+                _record_progress(connection, report)
+                if report.kind is ReportKind.PROGRESS:
                     continue
                 seen.add(report.report_id)
                 values = {"node_id": node_id, "report_id": report.report_id, "received_s": now_s}
                 connection.execute(insert(t.reports).values(values))
-                if report.job_id not in jobs:
-                    continue
-                _record_progress(connection, report)
                 event = _event_of(report)
                 if event is not None:
                     last = _append(connection, event)
@@ -248,8 +249,11 @@ def _record_progress(connection: Connection, report: WorkerReport) -> None:
         & (t.progress.c.attempt == report.attempt)
         & (t.progress.c.worker == report.worker)
     )
-    if connection.execute(update(t.progress).where(mine).values(known)).rowcount == 0:
+    row = connection.execute(select(t.progress.c.step).where(mine)).one_or_none()
+    if row is None:
         connection.execute(insert(t.progress).values(**key, **known))
+    elif row.step is None or report.step is None or row.step <= report.step:
+        connection.execute(update(t.progress).where(mine).values(known))
 
 
 def _event_of(report: WorkerReport) -> Event | None:

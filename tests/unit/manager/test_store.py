@@ -183,6 +183,17 @@ def test_a_gang_is_as_fast_as_its_slowest_worker_of_the_latest_attempt(parts: Pa
     assert parts.job(job_id).progress.step is None
 
 
+def test_progress_never_goes_back_and_leaves_no_trace_for_each_report(parts: Parts) -> None:
+    job_id = parts.submit()
+    for number, step in enumerate((1, 5, 3, None)):
+        progress = report(ReportKind.PROGRESS, report_id=f"p{number}", step=step, steps_per_s=float(number))
+        parts.store.intake.report("node-a", [progress], 1.0)
+    with parts.store.database.read() as connection:
+        rows = connection.exec_driver_sql("SELECT step, steps_per_s FROM progress").all()
+        ids = connection.exec_driver_sql("SELECT count(*) FROM reports").scalar_one()
+    assert (rows, ids, job_id) == ([(5, 3.0)], 0, "job-1")
+
+
 def test_old_report_ids_are_forgotten_and_young_ones_kept(parts: Parts) -> None:
     parts.submit()
     parts.store.intake.report("node-a", [report()], now_s=0.0)
