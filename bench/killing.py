@@ -1,8 +1,4 @@
-"""A small live cluster of real processes, killed at random moments, and the check that nothing was lost.
-
-Every job writes a mark when it runs and prints numbered lines, so a job that ran twice, ended twice, ended
-with another status or lost a line is seen.
-"""
+"""A small live cluster of real processes, killed at random moments."""
 
 from __future__ import annotations
 
@@ -19,10 +15,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.kill_jobs import Planned, plan, problems
 from manager.wire.client import Client
-from manager.wire.models import JobSpec, JobView, RequestSpec
-from placement.lifecycle import ENDED, JobState
-from placement.model import CotenantError, Mode, Unreachable
+from manager.wire.models import JobView
+from placement.lifecycle import ENDED
+from placement.model import CotenantError, Unreachable
 
 TOKEN = "0123456789abcdef-a-token-for-this-cluster-alone"  # noqa: S105 - lives for seconds
 NODES = ("4xA100-SXM4-80GB", "2xH100-SXM5-80GB")
@@ -32,22 +29,6 @@ START_TIMEOUT_S = 40.0
 END_TIMEOUT_S = 90.0
 JOBS_PER_KILL = 2
 
-_PROGRAM = """
-import os, sys, time
-mark, lines, pause_s, status = sys.argv[1], int(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])
-rank = os.environ.get("RANK", "0")
-fd = os.open(mark + "." + rank, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-os.write(fd, (os.environ["COTENANT_ATTEMPT"] + "\\n").encode())
-os.close(fd)
-progress = os.open(os.environ["COTENANT_PROGRESS"], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-printed = os.open(mark + "." + rank + ".printed", os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-for i in range(lines):
-    print("line", i, "of", lines, "from", rank, flush=True)
-    os.write(printed, b".")
-    os.write(progress, f"step={i + 1} t={time.monotonic():.6f}\\n".encode())
-    time.sleep(pause_s)
-sys.exit(status)
-"""
 _MANAGER = """
 import sys
 from pathlib import Path
@@ -62,20 +43,6 @@ from agent.main import AgentSettings, run
 run(AgentSettings(manager_url=sys.argv[1], token=os.environ.pop("COTENANT_TOKEN"), node_id=sys.argv[2],
                   data_dir=Path(sys.argv[3]), simulate=sys.argv[4]))
 """
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A job, and what has to be true of it in the end."""
-
-    spec: JobSpec
-    mark: Path
-    lines: int
-    status: int
-
-    def output(self, worker: int) -> str:
-        """What this worker has to have printed."""
-        return "".join(f"line {i} of {self.lines} from {worker}\n" for i in range(self.lines))
 
 
 def _free_port() -> int:
@@ -172,8 +139,19 @@ class Cluster:
         self.accepted[found[0].job_id] = planned
         return found[0].job_id
 
-    def wait_for_end(self) -> list[JobView]:
-        """Wait until every accepted job has ended.
+    def cancel(self, job_id: str) -> None:
+        """Cancel a job, however often the manager dies meanwhile.
+
+        Raises:
+            AssertionError: the order is not accepted in time.
+        """
+        with self.client() as client:
+            wait_until(
+                lambda: bool(client.cancel(job_id)), START_TIMEOUT_S, f"the end of {job_id} is accepted"
+            )
+
+    def wait_for_end(self) -> list[str]:
+        """Wait until every accepted job has ended; returns what is wrong with them.
 
         Raises:
             AssertionError: they have not in time.
@@ -184,7 +162,9 @@ class Cluster:
                 return all(client.job(job_id).state in ENDED for job_id in self.accepted)
 
             wait_until(all_ended, END_TIMEOUT_S, "all jobs have ended")
-            return [client.job(job_id) for job_id in self.accepted]
+            return problems(
+                client, [(client.job(job_id), planned) for job_id, planned in self.accepted.items()]
+            )
 
     def stop(self) -> None:
         """End everything, the jobs first."""
@@ -204,43 +184,6 @@ class Cluster:
                 process.wait()
 
 
-def plan(root: Path, draw: random.Random, number: int) -> Planned:
-    """A job that runs for about one or two seconds: seeded shape, status and share."""
-    lines = draw.randint(5, 30)
-    status = draw.choice((0, 0, 0, 3, 7))
-    pause_s = draw.uniform(0.02, 0.07)
-    mark = root / "marks" / f"job-{number}"
-    mark.parent.mkdir(exist_ok=True)
-    mode = draw.choice(list(Mode))
-    return Planned(
-        JobSpec(
-            name=f"job-{number}",
-            tenant=draw.choice(("red", "green", "blue")),
-            command=[
-                sys.executable,
-                "-I",
-                "-S",
-                "-c",
-                _PROGRAM,
-                str(mark),
-                str(lines),
-                f"{pause_s}",
-                str(status),
-            ],
-            workers=draw.choice((1, 1, 1, 2)),
-            preemptible=False,
-            request=RequestSpec(
-                memory_bytes=5 << 30,
-                modes=[mode],
-                compute_milli=None if mode in (Mode.EXCLUSIVE, Mode.MIG) else 300,
-            ),
-        ),
-        mark,
-        lines,
-        status,
-    )
-
-
 def kill_round(cluster: Cluster, seed: int, kills: int) -> list[str]:
     """Keep jobs coming and kill processes at random moments; returns what was killed, in order.
 
@@ -253,9 +196,7 @@ def kill_round(cluster: Cluster, seed: int, kills: int) -> list[str]:
         try:
             killed = _keep_killing(cluster, random.Random(f"{seed}/kills"), kills, wanted)
         finally:
-            wanted.release(
-                JOBS_PER_KILL * kills
-            )  # so that the other thread ends whatever went wrong in this one
+            wanted.release(JOBS_PER_KILL * kills)  # the other thread ends whatever went wrong in this one
         submitted.result()
     return killed
 
@@ -278,58 +219,16 @@ def _keep_killing(
 
 
 def _keep_submitting(cluster: Cluster, draw: random.Random, kills: int, wanted: threading.Semaphore) -> None:
+    to_cancel: list[str] = []
     for number in range(JOBS_PER_KILL * kills):
         wanted.acquire()
-        cluster.submit(plan(cluster.root, draw, number), f"key-{number}")
-
-
-def problems(cluster: Cluster, jobs: list[JobView]) -> list[str]:
-    """What is wrong with the jobs that have ended; nothing if all is well."""
-    found = []
-    with cluster.client() as client:
-        for job in jobs:
-            planned = cluster.accepted[job.job_id]
-            wanted = JobState.SUCCEEDED if planned.status == 0 else JobState.FAILED
-            facts: list[tuple[str, object, object]] = [
-                ("state", job.state, wanted),
-                ("exit code", job.exit_code, planned.status),
-                ("attempt", job.attempt, 1),
-                ("times ended", sum(e.after in ENDED for e in client.events(job.job_id)), 1),
-            ]
-            for worker in range(job.workers):
-                mark = Path(f"{planned.mark}.{worker}")
-                runs = mark.read_text().split() if mark.exists() else []
-                facts.append((f"runs of worker {worker}", runs, ["1"]))
-                facts += _output_facts(client, job, worker, planned)
-            found += [
-                f"{job.job_id} ({planned.spec.name}): {what} is {is_!r}, not {wanted_!r}; {job.failure}"
-                for what, is_, wanted_ in facts
-                if is_ != wanted_
-            ]
-    return found
-
-
-def _output_facts(
-    client: Client, job: JobView, worker: int, planned: Planned
-) -> list[tuple[str, object, object]]:
-    text, offset, complete = b"", 0, False
-    while True:
-        chunk = client.logs(job.job_id, worker, offset=offset)
-        text += chunk.data
-        complete = chunk.complete
-        if chunk.next_offset == offset:
-            break
-        offset = chunk.next_offset
-    wanted = planned.output(worker)
-    if planned.status != 0 and job.workers > 1 and text.decode() != wanted:
-        # When a worker of a gang fails the others are stopped: then what it printed must be there, no more.
-        printed = Path(f"{planned.mark}.{worker}.printed")
-        lines = max(printed.stat().st_size if printed.exists() else 0, text.count(b"\n"))
-        wanted = "".join(wanted.splitlines(keepends=True)[:lines])
-    return [
-        (f"output of worker {worker}", text.decode(), wanted),
-        (f"output of worker {worker} complete", complete, True),
-    ]
+        for job_id in to_cancel:
+            cluster.cancel(job_id)
+        planned = plan(cluster.root, draw, number)
+        job_id = cluster.submit(planned, f"key-{number}")
+        to_cancel = [job_id] if planned.status is None else []
+    for job_id in to_cancel:
+        cluster.cancel(job_id)
 
 
 def wait_until(condition: Callable[[], bool], timeout_s: float, what: str) -> None:
