@@ -16,7 +16,7 @@ class Bell:
     """
 
     def __init__(self) -> None:
-        # Reentrant: the signal that ends the manager is handled in the thread of the event loop, maybe in here.
+        # Reentrant: the signal that ends the manager is handled in the event loop's thread, maybe in here.
         self._lock = threading.RLock()
         self._listeners: dict[str, set[tuple[asyncio.AbstractEventLoop, asyncio.Event]]] = defaultdict(set)
         self._closed = False
