@@ -1,0 +1,161 @@
+"""Histories cut at every step: a restored scheduler goes on as before, and a step says whom it changed."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from placement.decision_log import lines
+from placement.lifecycle import ENDED, JobState
+from placement.model import (
+    Event,
+    Isolation,
+    JobCancelled,
+    NodeFenced,
+    NodeJoined,
+    NodeLost,
+    Profile,
+    ProfileDefined,
+    Request,
+)
+from placement.scheduler import Scheduler
+from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, turn, whole
+
+V100, A100 = "V100-SXM2-32GB", "A100-SXM4-80GB"
+NODES = (node("a", f"2x{A100}", cpu_milli=8000), node("v", f"2x{V100}"))
+X1, X2 = whole(1), whole(2)
+
+Turn = list[Event]
+History = Callable[[Desk], Iterator[Turn]]
+
+
+def restored(desk: Desk) -> Scheduler:
+    old = desk.scheduler
+    return Scheduler.restore(old.policy, old.belief, copy.deepcopy(old.snapshot()), seed=desk.seed)
+
+
+def sharing(desk: Desk) -> Iterator[Turn]:
+    yield [ProfileDefined(Profile("p", sm_milli=400)), ProfileDefined(Profile("q", sm_milli=900))]
+    yield [desk.job("m1", mig("2g.20gb")), desk.job("m2", mig("1g.10gb"))]
+    yield [desk.job("s1", mps(400), profile="p"), desk.job("s2", mps(400, max_slowdown=1.2), profile="p")]
+    yield [desk.job("s3", mps(100), profile="q"), desk.job("t1", turn(300)), desk.job("m3", mig("4g.40gb"))]
+    yield [exited("m1"), desk.job("m4", mig("4g.40gb"))]
+    yield [exited("s2"), desk.job("s4", mps(100), profile="q")]
+    yield [desk.job("s5", mps(100, isolation=Isolation.TENANT), tenant="red"), exited("s1")]
+    yield [desk.job("s6", mps(50), tenant="blue"), exited("t1"), desk.job("s7", mps(50), tenant="red")]
+
+
+def queueing(desk: Desk) -> Iterator[Turn]:
+    yield [desk.job("g", X2, workers=2), desk.job("w", X2, workers=2, priority=1)]
+    yield [
+        desk.job("b", X1),
+        desk.job("c", Request(gpus=0, cpu_milli=8000)),
+        desk.job("now", X1, immediate=True),
+    ]
+    yield [began("w"), began("w", worker=1), JobCancelled("b")]
+    yield [exited("w", 0), desk.job("d", X1, retries=1)]
+    yield [exited("w", 0, worker=1)]
+    yield [exited("d", 1), JobCancelled("c")]
+    yield [exited("g", 1), desk.job("e", X1)]
+    yield [stopped("g", worker=1)]
+
+
+def nodes_come_and_go(desk: Desk) -> Iterator[Turn]:
+    yield [desk.job("g", X1, workers=4), desk.job("next", X1)]
+    yield [NodeLost("v"), *(began("g", worker=worker) for worker in range(4))]
+    yield [desk.job("late", X1), exited("g")]
+    yield [NodeFenced("v")]
+    yield [NodeJoined(NODES[1]), stopped("g", worker=1)]
+    yield [NodeJoined(node("z", f"1x{V100}")), exited("next")]
+    yield [NodeLost("a"), desk.job("more", X1), NodeJoined(node("v", f"1x{V100}"))]
+    yield [NodeFenced("a"), NodeJoined(NODES[0]), NodeJoined(NODES[1])]
+
+
+def pushing_out(desk: Desk) -> Iterator[Turn]:
+    yield [desk.job("a", X2, duration_s=500.0), desk.job("b", X1, duration_s=300.0, retries=1)]
+    yield [desk.job("c", mps(400), duration_s=400.0), began("a"), began("b")]
+    yield [desk.job("d", X2, duration_s=50.0), desk.job("e", X1, duration_s=20.0)]
+    yield [desk.job("f", X1, duration_s=10.0, time_limit_s=2.0)]
+    yield [stopped("b", served_s=2.0), stopped("c", served_s=1.0)]
+    yield [stopped("a", served_s=3.0), JobCancelled("e")]
+    yield [began("d"), began("f"), desk.job("h", X1, duration_s=1.0)]
+    yield [stopped("f"), exited("d"), JobCancelled("b")]
+    yield [stopped("f", attempt=2), stopped("e"), exited("h")]
+
+
+def time_limits(desk: Desk) -> Iterator[Turn]:
+    yield [desk.job("a", X1, time_limit_s=3.0), desk.job("b", X1, time_limit_s=5.0, retries=1)]
+    yield [began("a"), exited("b", 1)]
+    yield [JobCancelled("b")]
+    yield []
+    yield [stopped("b", attempt=2)]
+    yield [stopped("a")]
+
+
+HISTORIES = [sharing, queueing, nodes_come_and_go, pushing_out, time_limits]
+POLICIES = ["fifo", "backfill", "srtf", "spread", "random", "srtf+random"]
+
+
+def log_of(history: History, policy: str, *, dies_after: int | None = None) -> list[str]:
+    desk, log = Desk(policy, NODES, belief="additive", seed=3), []
+    for i, events in enumerate(history(desk)):
+        if i == dies_after:
+            desk.scheduler = restored(desk)
+        desk.now_s += 1
+        step = desk.scheduler.step(events, desk.now_s)
+        log += [*lines(step, desk.now_s), f"next limit at {desk.scheduler.next_deadline_s()}"]
+        log += [f"{r.job.job_id} waits, {r.retries_used} retries" for r in desk.scheduler.waiting()]
+    return [*log, f"{desk.scheduler.events} events, {desk.scheduler.decisions} decisions"]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("history", HISTORIES)
+def test_a_restored_scheduler_goes_on_as_if_it_had_never_died(history, policy):
+    steady = log_of(history, policy)
+    for dies_after in range(sum(1 for _ in history(Desk(policy, NODES)))):
+        assert log_of(history, policy, dies_after=dies_after) == steady, dies_after
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@pytest.mark.parametrize("history", HISTORIES)
+def test_a_step_names_every_job_whose_record_it_changed(history, policy):
+    desk = Desk(policy, NODES, belief="additive", seed=3)
+    for events in history(desk):
+        before = {r.job.job_id: copy.deepcopy(r) for r in desk.scheduler.records()}
+        desk.now_s += 1
+        step = desk.scheduler.step(events, desk.now_s)
+        changed = {r.job.job_id for r in desk.scheduler.records() if before.get(r.job.job_id) != r}
+        assert changed <= step.changed
+        assert step.changed <= {r.job.job_id for r in desk.scheduler.records()}
+
+
+@pytest.mark.parametrize("history", HISTORIES)
+def test_what_is_kept_is_what_has_not_ended(history):
+    desk = Desk("backfill", NODES, belief="additive")
+    for events in history(desk):
+        desk.tell(*events)
+    desk.tell(NodeLost("a"))
+    snapshot = desk.scheduler.snapshot()
+    alive = [r.job.job_id for r in desk.scheduler.records() if r.state not in ENDED]
+    assert [r.job.job_id for r in snapshot.records] == alive
+    assert {(member.node_id, up) for member, up in snapshot.nodes} >= {("a", False), ("v", True)}
+    assert (snapshot.events, snapshot.decisions) == (desk.scheduler.events, desk.scheduler.decisions)
+    again = restored(desk)
+    assert again.snapshot() == snapshot
+    assert not again.available("a")
+    for member in again.node_ids():
+        for gpu in again.node(member).gpus:
+            assert again.residents(gpu.uuid) == desk.scheduler.residents(gpu.uuid)
+
+
+@pytest.mark.parametrize("state", [JobState.PLACED, JobState.STOPPING, JobState.STARTING, JobState.QUEUED])
+def test_the_histories_pass_through_every_living_state(state):
+    seen = set()
+    for history in HISTORIES:
+        desk = Desk("srtf", NODES, belief="additive")
+        for events in history(desk):
+            desk.tell(*events)
+            seen |= {record.state for record in desk.scheduler.records()}
+    assert state in seen
