@@ -2,59 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Mapping, Sequence
 
 from manager.store import NodeState
 from placement.lifecycle import JobRecord
 from placement.model import (
-    Assignment,
     Event,
-    JobCancelled,
-    JobSubmitted,
     Node,
     NodeFenced,
     NodeJoined,
     NodeLost,
     NotFound,
-    ProfileDefined,
     StartWorker,
-    WorkerExited,
-    WorkerStarted,
 )
 from placement.scheduler import Scheduler, Step
 
 
-def changed_records(
-    scheduler: Scheduler, events: Sequence[Event], step: Step, more: Iterable[str]
-) -> tuple[JobRecord, ...]:
-    """The records that the step may have changed, in the order of submission; of ``more`` too."""
-    ids = {move.job_id for move in step.transitions} | {command.job_id for command in step.commands}
-    ids.update(more)
-    fenced = set[str]()
-    for event in events:
-        match event:
-            case WorkerStarted(job_id=job_id) | WorkerExited(job_id=job_id) | JobCancelled(job_id=job_id):
-                ids.add(job_id)
-            case JobSubmitted(job=job):
-                ids.add(job.job_id)
-            case NodeFenced(node_id=node_id):
-                fenced.add(node_id)
-            case NodeJoined() | NodeLost() | ProfileDefined():
-                pass
-    if fenced:
-        ids |= {record.job.job_id for record in scheduler.records() if _is_on(record, fenced)}
-    records = []
-    for job_id in ids:
-        try:
+def changed_records(scheduler: Scheduler, step: Step) -> tuple[JobRecord, ...]:
+    """The records that the step has changed, in the order of submission."""
+    records: list[JobRecord] = []
+    for job_id in step.changed:
+        with contextlib.suppress(NotFound):  # it has been forgotten, so its end is in the store
             records.append(scheduler.record(job_id))
-        except NotFound:
-            continue  # a late report on a job that ended long ago
     return tuple(sorted(records, key=lambda record: record.job.sequence))
-
-
-def _is_on(record: JobRecord, node_ids: set[str]) -> bool:
-    held: tuple[Assignment, ...] = (*record.assignments, *record.vacating)
-    return any(assignment.node_id in node_ids for assignment in held)
 
 
 def node_states(known: Mapping[str, Node], events: Sequence[Event]) -> tuple[tuple[Node, NodeState], ...]:

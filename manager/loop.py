@@ -11,7 +11,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TypeVar
 
 from manager.blame import Blame
@@ -22,7 +22,7 @@ from manager.leases import Leases
 from manager.store import CoreImage, InboxRow, NodeState, Quarantined, StepWrite, Store, Superseded
 from manager.store.codec import decode_event
 from placement.interference import model_named
-from placement.lifecycle import ENDED, JobState
+from placement.lifecycle import ENDED
 from placement.model import (
     CotenantError,
     Event,
@@ -113,8 +113,6 @@ class _Brain:
     scheduler: Scheduler
     versions: dict[str, int]
     nodes: dict[str, Node]
-    claiming: set[str] = field(default_factory=set)
-    """Jobs that wait for others to leave: those change without a move of their own."""
 
 
 class Loop:
@@ -251,7 +249,6 @@ class Loop:
                 scheduler,
                 dict(image.versions),
                 {node.node_id: node for node, _state in image.nodes},
-                {record.job.job_id for record in image.records if record.state is JobState.PLACED},
             )
         return self._brain
 
@@ -316,9 +313,7 @@ class Loop:
     def _commit(self, batch: _Batch, events: Sequence[Event], step: Step) -> None:
         brain = self._ready()
         scheduler = brain.scheduler
-        for move in step.transitions:
-            (brain.claiming.add if move.after is JobState.PLACED else brain.claiming.discard)(move.job_id)
-        records = changed_records(scheduler, events, step, brain.claiming)
+        records = changed_records(scheduler, step)
         nodes = node_states(brain.nodes, events)
         write = StepWrite(
             now_s=batch.now_s,
