@@ -75,6 +75,12 @@ REPORTS = {
     "one has started twice": ([began("job")], [], "running"),
     "one has left well": ([exited("job")], [], "running"),
     "one has left well, twice": ([exited("job"), exited("job")], [], "running"),
+    "one has left well, then a late report says badly": ([exited("job"), exited("job", 1)], [], "running"),
+    "one has failed, then a late report says well": (
+        [exited("job", 3), exited("job"), stopped("job", worker=1)],
+        ["stop job.1 sibling-failed"],
+        "failed",
+    ),
     "both have left well": ([exited("job"), exited("job", worker=1)], [], "succeeded"),
     "one has failed": ([exited("job", 1)], ["stop job.1 sibling-failed"], "stopping"),
     "the other has failed": ([exited("job", 1, worker=1)], ["stop job.0 sibling-failed"], "stopping"),
@@ -305,6 +311,7 @@ def test_the_earliest_of_several_limits_comes_first():
         ([exited("job", served_s=7.0), exited("job", worker=1, served_s=5.0)], 5.0),
         ([exited("job"), exited("job", worker=1, served_s=5.0)], 5.0),
         ([exited("job"), exited("job", worker=1)], 0.0),
+        ([exited("job", served_s=7.0), exited("job", served_s=1.0), exited("job", worker=1)], 7.0),
         ([exited("job", 1, served_s=7.0), stopped("job", worker=1, served_s=5.0)], 0.0),
     ],
 )
