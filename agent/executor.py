@@ -41,6 +41,8 @@ class Worker:
     speed: float | None = None
     sent_bytes: int = 0
     sent_step: int = -1
+    first_seen: tuple[int, float] | None = None
+    """The first step that was read, and when (monotonic): for programs that report no times."""
     started_sent: bool = False
     refused_since_s: float | None = None
     """Since when its output cannot be sent, although the manager answers."""
@@ -102,6 +104,15 @@ class Executor:
         elif worker.end is None and self._pool is not None:
             self._pool.submit(self._launch, worker)
 
+    def refuse(self, command: AgentCommand, message: str) -> None:
+        """A start command that cannot be done: the worker ends with that, unless it is known already."""
+        key = WorkerKey(command.job_id, command.attempt, command.worker)
+        with self._lock:
+            if key not in self._workers and not self._journal.knows(key):
+                worker = Worker(key, self._journal.folder(key), command)
+                worker.end = self._never_started(command, message)
+                self._workers[key] = worker
+
     def stop(self, command: AgentCommand) -> None:
         """Do a stop command; of a worker that never came here, remember that it must not start.
 
@@ -158,8 +169,10 @@ class Executor:
             workers = [worker for worker in self._workers.values() if worker.end is None]
         now_s = time.monotonic()
         for worker in workers:
-            worker.end = _end_of(worker.folder)
-            if worker.end is None and now_s >= worker.check_at_s:
+            end = _end_of(worker.folder)
+            if end is not None:
+                worker.end = end
+            elif worker.end is None and now_s >= worker.check_at_s:
                 worker.check_at_s = now_s + CHECK_SHIM_S
                 if not attempt.has_shim(worker.folder) and _end_of(worker.folder) is None:
                     self._launch(worker)

@@ -6,14 +6,15 @@ import os
 import time
 
 MOST_LATENESS_S = 10.0
-"""How old a contact may look when it is first seen; more is a clock that was set."""
+"""How old a new contact may look when it is seen; more is a clock that was set."""
 
 
 class Fence:
     """Watches the lease file, which the agent touches after every contact with the manager.
 
     Ages are measured on a clock that is never set and counts suspended time; the file's own time is used only
-    for how long ago a new contact was.
+    for how long ago a contact was.  The first one seen may be as old as it likes: a job must not begin to run
+    where an agent comes back after a long absence.
     """
 
     def __init__(self, lease_path: str | None, fence_s: float | None) -> None:
@@ -31,9 +32,10 @@ class Fence:
         except OSError:
             touched_ns = self._seen_ns
         if touched_ns != self._seen_ns:
+            first = self._seen_ns < 0
             self._seen_ns = touched_ns
-            age_s = min(max(0.0, time.time() - touched_ns / 1e9), MOST_LATENESS_S)
-            self._contact_s = _now_s() - age_s
+            age_s = max(0.0, time.time() - touched_ns / 1e9)
+            self._contact_s = _now_s() - (age_s if first else min(age_s, MOST_LATENESS_S))
         silent_s = _now_s() - self._contact_s
         return silent_s if silent_s > self._fence_s else None
 

@@ -185,13 +185,18 @@ class Agent:
                 self._client.ack(self._node_id, done)
 
     def _do(self, command: AgentCommand) -> None:
-        try:
-            if command.kind is CommandKind.START:
-                self._executor.start(command)
-            else:
+        if command.kind is CommandKind.STOP:
+            try:
                 self._executor.stop(command)
-        except OSError as error:
-            raise OperationFailed(f"{command.kind.value} of {command.job_id}: {error}") from error
+            except OSError as error:
+                raise OperationFailed(f"stop of {command.job_id}: {error}") from error
+            return
+        try:
+            self._executor.start(command)
+        except Exception as error:
+            # It would come again for ever, and no later command be done.
+            _LOG.exception("start of %s: unexpected", command.job_id)
+            self._executor.refuse(command, f"cannot start: {type(error).__name__}: {error}"[:1000])
 
     # Workers
 

@@ -29,6 +29,7 @@ def progress_report(worker: Worker, profile: Profile | None, gpu_model: str | No
     progress = read_progress(worker.folder / attempt.PROGRESS)
     if progress is None or progress.step == worker.sent_step:
         return None
+    progress = _timed(worker, progress)
     return _report(
         worker,
         ReportKind.PROGRESS,
@@ -38,6 +39,17 @@ def progress_report(worker: Worker, profile: Profile | None, gpu_model: str | No
         observed_slowdown=_within(observed_slowdown(progress, profile, gpu_model), MOST_SLOWDOWN),
         at_s=time.time(),
     )
+
+
+def _timed(worker: Worker, progress: Progress) -> Progress:
+    """With the rate since this agent looked first, where the program itself reports no times."""
+    now_s = time.monotonic()
+    if progress.steps_per_s is not None:
+        return progress
+    if worker.first_seen is None or progress.step < worker.first_seen[0]:
+        worker.first_seen = (progress.step, now_s)
+    steps, seconds = progress.step - worker.first_seen[0], now_s - worker.first_seen[1]
+    return Progress(progress.step, steps / seconds) if steps > 0 and seconds > 0 else progress
 
 
 def exit_report(worker: Worker, end: Exit, profile: Profile | None, gpu_model: str | None) -> WorkerReport:

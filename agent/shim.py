@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from agent import attempt, leftovers
-from agent.attempt import EndCause, Exit
+from agent.attempt import EndCause, Exit, Order
+from agent.fence import Fence
 from agent.runner import LIBC, Runner
 
 RESERVED_BYTES = 4096
@@ -44,7 +45,7 @@ def look_after(folder: Path, ready: Callable[[str], None]) -> None:
                 raise attempt.BrokenFile(f"{attempt.ORDER}: is missing")
             runner = Runner(folder, order)
             ready("ok")
-            end = _stopped_before(folder) or runner.run()
+            end = _over_before(folder, order) or runner.run()
     except attempt.BrokenFile as error:
         end = Exit(EndCause.LAUNCH_FAILED, None, f"cannot start: {error}", time.time())
         ready("ok")
@@ -55,10 +56,16 @@ def look_after(folder: Path, ready: Callable[[str], None]) -> None:
     attempt.write_exit(folder, end)
 
 
-def _stopped_before(folder: Path) -> Exit | None:
-    """The last word on a job that was told to stop before it was started; None if it was not."""
+def _over_before(folder: Path, order: Order) -> Exit | None:
+    """The last word on a job that was stopped or fenced before it was started; None if it may start."""
     stop = attempt.read_stop(folder)
-    return None if stop is None else Exit(EndCause.STOPPED, None, stop.cause, time.time())
+    if stop is not None:
+        return Exit(EndCause.STOPPED, None, stop.cause, time.time())
+    late_s = Fence(order.lease_path, order.fence_s).late_s()
+    if late_s is not None:
+        message = f"fenced before it was started: no contact with the manager for {late_s:.0f} s"
+        return Exit(EndCause.LOST, None, message, time.time())
+    return None
 
 
 def reserve_room(folder: Path) -> None:

@@ -2,14 +2,30 @@
 
 from __future__ import annotations
 
+import random
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
 
-from manager.wire.agent_models import AgentCommand, Heartbeat, NodeReport, ReportKind, Welcome, WorkerReport
-from manager.wire.client import WrongOffset
-from manager.wire.models import ProfileSpec
-from placement.model import CotenantError
+from agent.journal import Journal
+from agent.loop import Agent
+from agent.simulated import SimulatedDevices
+from manager.wire.agent_models import (
+    AgentCommand,
+    CommandKind,
+    Heartbeat,
+    NodeReport,
+    ReportKind,
+    Welcome,
+    WorkerReport,
+)
+from manager.wire.client import Client, WrongOffset
+from manager.wire.models import AssignmentView, ProfileSpec, ShareView
+from placement.model import CotenantError, Mode, StopCause
 from tests.integration.shim_job import until
 
 
@@ -85,3 +101,54 @@ class FakeManager:
 
     def log(self, job_id: str, number: int = 1) -> str:
         return self.logs.get((job_id, number, 0), b"").decode()
+
+
+SHARE = ShareView(gpu_uuid="GPU-n-0", mode=Mode.TIMESLICE, compute_milli=500, memory_bytes=1 << 30)
+
+
+def start(sequence: int, script: str, job_id: str = "job-1", **fields: object) -> AgentCommand:
+    return AgentCommand.model_validate(
+        {
+            "sequence": sequence,
+            "epoch": 1,
+            "kind": CommandKind.START,
+            "job_id": job_id,
+            "attempt": 1,
+            "worker": 0,
+            "command": ["sh", "-c", script],
+            "assignment": AssignmentView(worker=0, node_id="n", shares=[SHARE]),
+            **fields,
+        }
+    )
+
+
+def stop(sequence: int, job_id: str = "job-1", grace_s: float = 0.0) -> AgentCommand:
+    return AgentCommand(
+        sequence=sequence,
+        epoch=1,
+        kind=CommandKind.STOP,
+        job_id=job_id,
+        attempt=1,
+        worker=0,
+        cause=StopCause.CANCELLED,
+        grace_s=grace_s,
+    )
+
+
+@contextmanager
+def agent_on(manager: FakeManager, data_dir: Path) -> Iterator[Agent]:
+    journal = Journal(data_dir)
+    devices = SimulatedDevices.named("2xA100-SXM4-80GB", "n", "additive")
+    agent = Agent("n", cast(Client, manager), journal, devices)
+    thread = threading.Thread(target=agent.run, args=(random.Random(1),))
+    thread.start()
+    try:
+        yield agent
+    finally:
+        agent.stop()
+        thread.join()
+        journal.close()
+
+
+def folder_of(data_dir: Path, job_id: str = "job-1") -> Path:
+    return data_dir / "attempts" / f"{job_id}.1.0"

@@ -3,89 +3,28 @@
 from __future__ import annotations
 
 import os
-import random
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from pathlib import Path
-from typing import cast
 
 import pytest
 
 from agent import attempt
 from agent.journal import Journal
-from agent.loop import Agent
-from agent.simulated import SimulatedDevices
 from agent.uplink import CHUNK_BYTES, MOST_CHUNKS
 from manager.wire.agent_models import (
-    AgentCommand,
-    CommandKind,
-    WorkerReport,
     WorkerState,
 )
-from manager.wire.client import Client
-from manager.wire.models import AssignmentView, ProfileSpec, ShareView
+from manager.wire.models import ProfileSpec
 from placement.model import (
     CotenantError,
     ExitCause,
-    InvalidInput,
-    Mode,
     NotFound,
     OperationFailed,
-    StopCause,
     Unreachable,
 )
-from tests.integration.fake_manager import FakeManager
+from tests.integration.fake_manager import FakeManager, agent_on, folder_of, start, stop
 from tests.integration.shim_job import until
 
 pytestmark = pytest.mark.integration
-
-
-SHARE = ShareView(gpu_uuid="GPU-n-0", mode=Mode.TIMESLICE, compute_milli=500, memory_bytes=1 << 30)
-
-
-def start(sequence: int, script: str, job_id: str = "job-1", **fields: object) -> AgentCommand:
-    return AgentCommand.model_validate(
-        {
-            "sequence": sequence,
-            "epoch": 1,
-            "kind": CommandKind.START,
-            "job_id": job_id,
-            "attempt": 1,
-            "worker": 0,
-            "command": ["sh", "-c", script],
-            "assignment": AssignmentView(worker=0, node_id="n", shares=[SHARE]),
-            **fields,
-        }
-    )
-
-
-def stop(sequence: int, job_id: str = "job-1", grace_s: float = 0.0) -> AgentCommand:
-    return AgentCommand(
-        sequence=sequence,
-        epoch=1,
-        kind=CommandKind.STOP,
-        job_id=job_id,
-        attempt=1,
-        worker=0,
-        cause=StopCause.CANCELLED,
-        grace_s=grace_s,
-    )
-
-
-@contextmanager
-def agent_on(manager: FakeManager, data_dir: Path) -> Iterator[Agent]:
-    journal = Journal(data_dir)
-    devices = SimulatedDevices.named("2xA100-SXM4-80GB", "n", "additive")
-    agent = Agent("n", cast(Client, manager), journal, devices)
-    thread = threading.Thread(target=agent.run, args=(random.Random(1),))
-    thread.start()
-    try:
-        yield agent
-    finally:
-        agent.stop()
-        thread.join()
-        journal.close()
 
 
 @pytest.fixture
@@ -96,10 +35,6 @@ def manager() -> FakeManager:
 @pytest.fixture
 def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "agent"
-
-
-def folder_of(data_dir: Path, job_id: str = "job-1") -> Path:
-    return data_dir / "attempts" / f"{job_id}.1.0"
 
 
 def test_a_job_from_its_command_to_its_exit_report(manager: FakeManager, data_dir: Path) -> None:
@@ -239,84 +174,6 @@ def test_a_manager_that_does_not_know_the_node_is_joined_again(manager: FakeMana
         until(lambda: len(manager.registered) > 1, "it joins again")
 
 
-def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: FakeManager, data_dir: Path) -> None:
-    whole = manager.report
-
-    def picky(node_id: str, reports: Sequence[WorkerReport]) -> None:
-        if any(report.job_id == "job-1" for report in reports):
-            raise InvalidInput("job-1 is not to my taste")
-        whole(node_id, reports)
-
-    manager.report = picky  # type: ignore[method-assign]
-    manager.outbox = [start(1, "exit 0"), start(2, "exit 0", "job-2")]
-    with agent_on(manager, data_dir):
-        manager.exit_of("job-2")
-        until(lambda: not folder_of(data_dir).exists(), "job-1 is given up")
-
-
-def test_one_output_that_cannot_be_taken_holds_up_no_other_job(manager: FakeManager, data_dir: Path) -> None:
-    whole = manager.append_log
-
-    def picky(node_id: str, worker: tuple[str, int, int], offset: int, data: bytes) -> int:
-        if worker[0] == "job-1" and picking:
-            raise OperationFailed("the disk for logs is full")
-        return whole(node_id, worker, offset, data)
-
-    picking = True
-    manager.append_log = picky  # type: ignore[method-assign]
-    manager.outbox = [start(1, "echo one"), start(2, "echo two; exit 4", "job-2")]
-    with agent_on(manager, data_dir):
-        assert manager.exit_of("job-2").exit_code == 4
-        assert "job-1/1/0/exited" not in manager.reports
-        picking = False
-        manager.exit_of("job-1")
-    assert manager.log("job-1") == "one\n"
-
-
-def test_an_output_that_is_refused_for_long_is_given_up_and_the_exit_says_so(
-    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("agent.uplink.GIVE_UP_S", 0.5)
-    manager.failing["append_log"] = NotFound("no such job")
-    manager.outbox = [start(1, "echo hello; exit 3")]
-    with agent_on(manager, data_dir):
-        report = manager.exit_of("job-1")
-    assert (report.exit_code, report.message) == (3, "its output is not complete: no such job")
-
-
-@pytest.mark.parametrize(
-    ("share", "reason"),
-    [
-        ({"mode": Mode.MIG, "mig_profile": "9g.1gb", "mig_start": 0}, "cannot partition"),
-        ({"mode": Mode.MIG}, "MIG without profile"),
-    ],
-)
-def test_a_share_that_cannot_be_made_is_a_failure_to_start(
-    manager: FakeManager, data_dir: Path, share: dict[str, object], reason: str
-) -> None:
-    assignment = AssignmentView(worker=0, node_id="n", shares=[SHARE.model_copy(update=share)])
-    manager.outbox = [start(1, "exit 0", assignment=assignment)]
-    with agent_on(manager, data_dir):
-        report = manager.exit_of("job-1")
-    assert report.cause is ExitCause.LAUNCH_FAILED
-    assert reason in report.message
-
-
-def test_a_full_disk_is_a_failure_to_start_and_says_so(
-    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(attempt, "write_order", full)
-    manager.outbox = [start(1, "exit 0")]
-    with agent_on(manager, data_dir):
-        report = manager.exit_of("job-1")
-        until(lambda: manager.acked == [1], "the command is acknowledged")
-    assert report.cause is ExitCause.LAUNCH_FAILED
-    assert report.message.startswith("no room for logs: No space left on device")
-
-
 def test_heartbeats_tell_what_is_held_and_how_busy_the_gpus_are(manager: FakeManager, data_dir: Path) -> None:
     profile = ProfileSpec(name="p", steps_per_s={"*": 10.0}, sm_milli=400, dram_milli=0, memory_bytes=7 << 30)
     jobs = ("job-1", "job-2")
@@ -354,18 +211,6 @@ def test_progress_is_told_while_the_job_runs(manager: FakeManager, data_dir: Pat
         manager.exit_of("job-1")
     told = manager.reports["job-1/1/0/progress/21"]
     assert (told.step, told.steps_per_s, told.observed_slowdown) == (21, 5.0, 2.0)
-
-
-def test_gpus_that_cannot_be_read_do_not_make_the_node_seem_dead(
-    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def broken(*_: object) -> None:
-        raise RuntimeError("not an error of the driver's")
-
-    monkeypatch.setattr(SimulatedDevices, "telemetry", broken)
-    with agent_on(manager, data_dir):
-        until(lambda: len(manager.beats) > 1, "it still shows signs of life")
-    assert not manager.beats[-1].telemetry
 
 
 def test_an_adopted_job_whose_neighbour_ended_meanwhile_gets_its_speed_back(

@@ -64,6 +64,21 @@ def test_progress(
     assert progress_report(worker, profile, model) is None
 
 
+def test_a_program_without_times_is_timed_from_outside(
+    worker: Worker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now_s = 100.0
+    monkeypatch.setattr("agent.reports.time.monotonic", lambda: now_s)
+    told = []
+    for step, after_s in ((10, 0.0), (30, 2.0), (50, 2.0), (5, 1.0), (15, 2.0)):
+        now_s += after_s
+        (worker.folder / attempt.PROGRESS).write_text(f"step={step}\n")
+        report = progress_report(worker, PROFILE, MODEL)
+        assert report is not None
+        told.append(report.steps_per_s)
+    assert told == [None, 10.0, 10.0, None, 5.0]
+
+
 @pytest.mark.parametrize(
     ("end", "lines", "served_s"),
     [

@@ -1,0 +1,149 @@
+"""What fails, fails alone and says why: disks, shares, outputs, reports, the agent's own mistakes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from agent import attempt
+from agent.partitioner import Partitioner, Prepared
+from agent.simulated import SimulatedDevices
+from manager.wire.agent_models import (
+    WorkerReport,
+)
+from manager.wire.models import AssignmentView
+from placement.model import (
+    ExitCause,
+    InvalidInput,
+    Mode,
+    NotFound,
+    OperationFailed,
+    Share,
+)
+from tests.integration.fake_manager import SHARE, FakeManager, agent_on, folder_of, start
+from tests.integration.shim_job import until
+
+pytestmark = pytest.mark.integration
+
+
+@pytest.fixture
+def manager() -> FakeManager:
+    return FakeManager()
+
+
+@pytest.fixture
+def data_dir(tmp_path: Path) -> Path:
+    return tmp_path / "agent"
+
+
+def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: FakeManager, data_dir: Path) -> None:
+    whole = manager.report
+
+    def picky(node_id: str, reports: Sequence[WorkerReport]) -> None:
+        if any(report.job_id == "job-1" for report in reports):
+            raise InvalidInput("job-1 is not to my taste")
+        whole(node_id, reports)
+
+    manager.report = picky  # type: ignore[method-assign]
+    manager.outbox = [start(1, "exit 0"), start(2, "exit 0", "job-2")]
+    with agent_on(manager, data_dir):
+        manager.exit_of("job-2")
+        until(lambda: not folder_of(data_dir).exists(), "job-1 is given up")
+
+
+def test_one_output_that_cannot_be_taken_holds_up_no_other_job(manager: FakeManager, data_dir: Path) -> None:
+    whole = manager.append_log
+
+    def picky(node_id: str, worker: tuple[str, int, int], offset: int, data: bytes) -> int:
+        if worker[0] == "job-1" and picking:
+            raise OperationFailed("the disk for logs is full")
+        return whole(node_id, worker, offset, data)
+
+    picking = True
+    manager.append_log = picky  # type: ignore[method-assign]
+    manager.outbox = [start(1, "echo one"), start(2, "echo two; exit 4", "job-2")]
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-2").exit_code == 4
+        assert "job-1/1/0/exited" not in manager.reports
+        picking = False
+        manager.exit_of("job-1")
+    assert manager.log("job-1") == "one\n"
+
+
+def test_an_output_that_is_refused_for_long_is_given_up_and_the_exit_says_so(
+    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.uplink.GIVE_UP_S", 0.5)
+    manager.failing["append_log"] = NotFound("no such job")
+    manager.outbox = [start(1, "echo hello; exit 3")]
+    with agent_on(manager, data_dir):
+        report = manager.exit_of("job-1")
+    assert (report.exit_code, report.message) == (3, "its output is not complete: no such job")
+
+
+@pytest.mark.parametrize(
+    ("share", "reason"),
+    [
+        ({"mode": Mode.MIG, "mig_profile": "9g.1gb", "mig_start": 0}, "cannot partition"),
+        ({"mode": Mode.MIG}, "MIG without profile"),
+    ],
+)
+def test_a_share_that_cannot_be_made_is_a_failure_to_start(
+    manager: FakeManager, data_dir: Path, share: dict[str, object], reason: str
+) -> None:
+    assignment = AssignmentView(worker=0, node_id="n", shares=[SHARE.model_copy(update=share)])
+    manager.outbox = [start(1, "exit 0", assignment=assignment)]
+    with agent_on(manager, data_dir):
+        report = manager.exit_of("job-1")
+    assert report.cause is ExitCause.LAUNCH_FAILED
+    assert reason in report.message
+
+
+def test_a_full_disk_is_a_failure_to_start_and_says_so(
+    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(attempt, "write_order", full)
+    manager.outbox = [start(1, "exit 0")]
+    with agent_on(manager, data_dir):
+        report = manager.exit_of("job-1")
+        until(lambda: manager.acked == [1], "the command is acknowledged")
+    assert report.cause is ExitCause.LAUNCH_FAILED
+    assert report.message.startswith("no room for logs: No space left on device")
+
+
+def test_a_command_that_makes_the_agent_stumble_fails_alone(
+    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure = Partitioner.ensure
+
+    def stumbling(self: Partitioner, shares: Sequence[Share]) -> Prepared:
+        if not shares:
+            raise ZeroDivisionError("a mistake")
+        return ensure(self, shares)
+
+    monkeypatch.setattr(Partitioner, "ensure", stumbling)
+    manager.outbox = [start(1, "exit 0", assignment=None), start(2, "exit 4", "job-2")]
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-2").exit_code == 4
+        report = manager.exit_of("job-1")
+    assert (report.cause, report.message) == (
+        ExitCause.LAUNCH_FAILED,
+        "cannot start: ZeroDivisionError: a mistake",
+    )
+
+
+def test_gpus_that_cannot_be_read_do_not_make_the_node_seem_dead(
+    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("not an error of the driver's")
+
+    monkeypatch.setattr(SimulatedDevices, "telemetry", broken)
+    with agent_on(manager, data_dir):
+        until(lambda: len(manager.beats) > 1, "it still shows signs of life")
+    assert not manager.beats[-1].telemetry
