@@ -47,7 +47,7 @@ def run(settings: AgentSettings) -> None:
         InvalidInput: the settings cannot work, or another agent uses the data folder.
     """
     if not logging.getLogger().handlers:
-        logging.basicConfig(level=logging.INFO, format="agent: %(message)s")
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s agent: %(message)s")
     logging.getLogger("httpx").setLevel(logging.WARNING)
     devices = devices_of(settings)
     journal = Journal(settings.data_dir.absolute())

@@ -212,9 +212,9 @@ def test_two_agents_cannot_use_one_folder(cluster: Cluster) -> None:
 
 
 def test_a_node_cut_off_for_long_ends_its_jobs_before_they_run_elsewhere(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "cluster", lease_s=1.0, fence_s=2.0)
+    cluster = Cluster(tmp_path / "cluster", lease_s=2.0, fence_s=3.0)
     cluster.start_all()
-    script = f"echo begun >> {tmp_path}/marks; sleep 4; echo ended >> {tmp_path}/marks"
+    script = f"echo begun >> {tmp_path}/marks; sleep 5; echo ended >> {tmp_path}/marks"
     request = RequestSpec(gpus=1)
     try:
         with cluster.client() as client:
