@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import resource
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from bench.killing import TOKEN, Cluster, wait_until
+from manager.wire.models import JobSpec, RequestSpec
+from placement.lifecycle import ENDED, JobState
 from tests.integration.shim_job import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
@@ -20,7 +23,9 @@ NOBODY = "http://127.0.0.1:9"
 class Program:
     """One agent process with its messages."""
 
-    def __init__(self, folder: Path, url: str, *more: str, token: str = TOKEN) -> None:
+    def __init__(
+        self, folder: Path, url: str, *more: str, token: str = TOKEN, file_bytes: int | None = None
+    ) -> None:
         self.folder = folder
         (folder / "token").write_text(token + "\n")
         arguments = ["--manager", url, "--token-file", str(folder / "token"), "--node-id", "lone"]
@@ -31,6 +36,7 @@ class Program:
                 cwd=Path(__file__).parents[2],
                 stdout=messages,
                 stderr=messages,
+                preexec_fn=None if file_bytes is None else _limit(file_bytes),  # noqa: PLW1509
             )
 
     def says(self, text: str) -> None:
@@ -42,6 +48,10 @@ class Program:
     def end(self) -> int:
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(timeout=30)
+
+
+def _limit(file_bytes: int) -> Callable[[], None]:
+    return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
 
 @pytest.fixture(scope="module")
@@ -62,6 +72,21 @@ def test_a_machine_without_a_driver_is_a_node_without_gpus(cluster: Cluster, tmp
     assert (node.state, list(node.gpus), node.simulated) == ("up", [], False)
     assert node.cpu_milli is not None
     assert node.cpu_milli >= 1000
+    assert program.end() == 0
+
+
+def test_a_job_whose_output_finds_no_room_fails_with_that_reason(cluster: Cluster, tmp_path: Path) -> None:
+    program = Program(tmp_path, cluster.url, "--simulate", "1xL4-24GB", file_bytes=300_000)
+    program.says("joined as lone with 1 GPUs")
+    with cluster.client() as client:
+        spec = JobSpec(command=("yes",), request=RequestSpec(gpu_models=("L4",)))
+        job_id = client.submit(spec).job_id
+        wait_until(lambda: client.job(job_id).state in ENDED, 60.0, "the job has ended")
+        job, log = client.job(job_id), client.logs(job_id)
+    assert job.state is JobState.FAILED
+    assert job.failure.startswith("no room for logs: File too large after 300000 bytes")
+    assert log.data == b"y\n" * 150_000
+    assert log.complete
     assert program.end() == 0
 
 
