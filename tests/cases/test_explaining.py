@@ -129,6 +129,13 @@ WAITING = {
         {R.GPU_BUSY: 4, R.GANG: 4},
         0,
     ),
+    "room for some of a gang in one of its modes": (
+        FOUR[:1],
+        [(turn(300, gpus=2), {})],
+        (Request(compute_milli=500, modes=MPS | TIMESLICE), {"workers": 3}),
+        {R.GANG: 1},
+        2,
+    ),
     "workers of two GPUs": (
         FOUR,
         [(X1, {})],

@@ -8,7 +8,7 @@ import pytest
 
 from placement.model import Node, NodeJoined, Request
 from placement.scheduler import Scheduler
-from tests.cases.desk import Desk, node, whole
+from tests.cases.desk import MPS, TIMESLICE, Desk, mps, node, turn, whole
 
 V100 = "V100-SXM2-32GB"
 CPU_TASK = Request(gpus=0, cpu_milli=1000)
@@ -59,3 +59,12 @@ def test_a_short_job_with_a_gpu_pushes_out_a_long_one_that_holds_only_the_cpu_it
     desk = Desk("srtf", (node("n", f"1x{V100}", cpu_milli=1000),))
     desk.submit("long", CPU_TASK, duration_s=100.0)
     assert desk.submit("short", whole(1, cpu_milli=1000), duration_s=1.0) == ["stop long.0 preempted"]
+
+
+def test_two_gpus_in_different_modes_are_no_place_for_two_shares_and_why_says_so():
+    # Each GPU fits in one of the modes, so no reason was given at all for a job that waits.
+    desk = Desk("backfill", (node("n", f"2x{V100}"),))
+    desk.submit("mps", mps(600))
+    desk.submit("turn", turn(600))
+    assert desk.submit("pair", Request(gpus=2, compute_milli=300, modes=MPS | TIMESLICE)) == []
+    assert desk.reasons("pair") != {}

@@ -36,6 +36,10 @@ ISOLATION = {
         [("red", mps(200)), ("blue", mps(200)), ("red", mps(200, isolation=APART))],
         "0 0 -",
     ),
+    "nor one of the tenant that came last": (
+        [("red", mps(200)), ("blue", mps(200)), ("blue", mps(200, isolation=APART))],
+        "0 0 -",
+    ),
     "time slices too": ([("red", turn(300, isolation=APART)), ("blue", turn(300))], "0 -"),
     "MIG slices are apart anyway": (
         [("red", mig("1g.10gb", isolation=APART)), ("blue", mig("1g.10gb"))],
@@ -77,6 +81,17 @@ def test_those_who_waited_for_a_tenant_apart_come_when_it_has_gone():
     desk.submit("blue", mps(300), tenant="blue")
     desk.submit("green", mps(300), tenant="green")
     assert desk.tell(exited("red")) == ["start blue.0 n-0", "start green.0 n-0"]
+
+
+def test_who_waited_before_anyone_was_apart_is_known_by_tenant_when_somebody_is():
+    desk = Desk("backfill", (node("n", f"1x{V100}"),))
+    desk.submit("first", mps(1000), tenant="red")
+    desk.submit("apart", mps(300, isolation=APART), tenant="red")
+    desk.submit("blue", mps(200), tenant="blue")
+    desk.submit("red", mps(200), tenant="red")
+    assert desk.tell(exited("first")) == ["start apart.0 n-0", "start red.0 n-0"]
+    assert desk.tell(exited("apart")) == []
+    assert desk.tell(exited("red")) == ["start blue.0 n-0"]
 
 
 @pytest.mark.parametrize(
@@ -175,3 +190,5 @@ def test_what_was_foreseen_is_kept():
     desk.tell(exited("plain"))
     assert records[1].predicted_slowdown == pytest.approx(2.46)
     assert desk.scheduler.explain("heavy").predicted_slowdown == pytest.approx(2.0)
+    desk.submit("light", mps(100), profile="light")
+    assert records[1].predicted_slowdown == pytest.approx(2.46)

@@ -293,6 +293,12 @@ SLICES = {
         [("j1", mig("1g.10gb")), ("j2", mig("1g.10gb"))],
         {"j1": "a-0:1g.10gb@6", "j2": "a-1:1g.10gb@6"},
     ),
+    "seven slices fill a GPU as one large one does": Case(
+        "best-fit",
+        f"a=1x{A100} b=1x{A100}",
+        [*((f"j{i}", mig("1g.10gb")) for i in range(7)), ("large", mig("7g.80gb")), ("cpu", cpu(1))],
+        {"j6": "a-0:1g.10gb@0", "large": "b-0:7g.80gb@0", "cpu": "a"},
+    ),
     "one media engine": Case(
         "best-fit",
         f"a=1x{A100}",

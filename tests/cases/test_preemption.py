@@ -166,6 +166,16 @@ def test_who_is_pushed_out(nodes, running, comer, victims, policy):
     assert desk.state("new").value == ("placed" if victims else "starting" if orders else "queued")
 
 
+@pytest.mark.parametrize("share", [X1, mps(900)])
+def test_nobody_is_pushed_out_on_a_lost_node(share):
+    desk = Desk("srtf", (node("m", f"1x{V100}"), node("n", f"1x{V100}")))
+    desk.submit("fixed", share, preemptible=False)
+    desk.submit("long", share, duration_s=100.0)
+    desk.tell(NodeLost("n"))
+    assert desk.submit("short", share, duration_s=1.0) == []
+    assert desk.states() == "fixed starting, long starting, short queued"
+
+
 def seconds(remaining_s: int | None) -> float | None:
     return None if remaining_s is None else float(remaining_s)
 
