@@ -75,12 +75,15 @@ class Desk:
     nodes: tuple[Node, ...]
     belief: str = "none"
     seed: int = 0
+    compiled: bool = True
     now_s: float = 0.0
     submitted: int = 0
     scheduler: Scheduler = field(init=False)
 
     def __post_init__(self) -> None:
-        self.scheduler = Scheduler(policy_named(self.policy), model_named(self.belief), seed=self.seed)
+        self.scheduler = Scheduler(
+            policy_named(self.policy), model_named(self.belief), seed=self.seed, compiled=self.compiled
+        )
         self.tell(*[NodeJoined(member) for member in self.nodes])
 
     def job(self, job_id: str, request: Request = WHOLE, **fields) -> JobSubmitted:

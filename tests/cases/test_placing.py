@@ -309,8 +309,18 @@ SLICES = {
 TABLES = {**WHOLE_GPUS, **BESIDE_GPUS, **GANGS, **SHARED, **SLICES}
 
 
-def played(case: Case) -> Desk:
-    desk = Desk(case.policy, cluster(case.cluster))
+@pytest.fixture(params=["compiled", "one by one", "many at once"])
+def compiled(request, monkeypatch) -> bool:
+    """The three ways in which nodes are looked at must choose alike."""
+    if request.param == "many at once":
+        monkeypatch.setattr("placement.search.FEW_NODES", 0)
+    elif request.param == "one by one":
+        monkeypatch.setattr("placement.search.FEW_NODES", 1000)
+    return request.param == "compiled"
+
+
+def played(case: Case, *, compiled: bool = True) -> Desk:
+    desk = Desk(case.policy, cluster(case.cluster), compiled=compiled)
     for job_id, request in case.queue:
         desk.submit(job_id, request, **case.fields)
     return desk
@@ -323,8 +333,8 @@ def where(desk: Desk, job_id: str, expected: str) -> str:
 
 
 @pytest.mark.parametrize("case", TABLES.values(), ids=TABLES)
-def test_who_gets_which_place(case):
-    desk = played(case)
+def test_who_gets_which_place(case, compiled):
+    desk = played(case, compiled=compiled)
     assert {job_id: where(desk, job_id, place) for job_id, place in case.plan.items()} == case.plan
 
 
