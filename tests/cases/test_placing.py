@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from placement.model import Node, Request
-from tests.cases.desk import EXCLUSIVE, MIG, MPS, TIMESLICE, Desk, mig, mps, node, turn, whole
+from placement.model import Node, NodeLost, Request
+from tests.cases.desk import EXCLUSIVE, MIG, MPS, TIMESLICE, Desk, exited, mig, mps, node, turn, whole
 
 V100, T4, A100 = "V100-SXM2-32GB", "T4-16GB", "A100-SXM4-80GB"
 GIB = 1 << 30
@@ -169,9 +169,9 @@ SHARED = {
     ),
     "best-fit looks at the GPU before the node": Case(
         "best-fit",
-        f"a=1x{V100} b=2x{V100}",
-        [("j1", whole(1, gpu_models=("V100",))), ("j2", mps(300)), ("j3", mps(300)), ("j4", mps(400))],
-        {"j1": "a-0:exclusive:1000", "j2": "b-0:mps:300", "j3": "b-0:mps:300", "j4": "b-0:mps:400"},
+        f"a=1x{T4} b=2x{V100}",
+        [("j1", mps(300, gpu_models=("T4",))), ("j2", mps(800, gpu_models=("V100",))), ("j3", mps(100))],
+        {"j1": "a-0:mps:300", "j2": "b-0:mps:800", "j3": "b-0:mps:100"},
     ),
     "spread looks at the node before the GPU": Case(
         "spread",
@@ -257,6 +257,18 @@ SHARED = {
         f"a=1x{V100}",
         [*((f"j{i}", mps(10)) for i in range(48)), ("last", mps(10)), ("other", turn(10))],
         {**{f"j{i}": "a-0:mps:10" for i in range(48)}, "last": "", "other": ""},
+    ),
+    "48 clients keep a worker of two GPUs out": Case(
+        "best-fit",
+        f"a=2x{V100}",
+        [*((f"j{i}", mps(10)) for i in range(48)), ("pair", mps(10, gpus=2)), ("one", mps(10))],
+        {"j47": "a-0:mps:10", "pair": "", "one": "a-1:mps:10"},
+    ),
+    "memory of one GPU keeps a worker of two out": Case(
+        "best-fit",
+        f"a=2x{V100}",
+        [("j1", mps(10, memory_bytes=30 * GIB)), ("pair", mps(10, memory_bytes=3 * GIB, gpus=2))],
+        {"j1": "a-0:mps:10", "pair": ""},
     ),
     "time slices have no clients": Case(
         "backfill", f"a=1x{V100}", [(f"j{i}", turn(10)) for i in range(60)], {"j59": "a-0:timeslice:10"}
@@ -346,6 +358,17 @@ def test_when_all_have_left_the_cluster_is_as_good_as_new(case):
     assert (tables[0].gpus == tables[1].gpus).all()
     assert (tables[0].nodes == tables[1].nodes).all()
     assert all(state.endswith("cancelled") for state in desk.states().split(", "))
+
+
+@pytest.mark.parametrize("request_", [X1, mps(100), cpu(1)])
+def test_nothing_goes_to_a_lost_node(request_, compiled):
+    desk = Desk("best-fit", cluster(f"a=1x{V100} b=2x{V100}"), compiled=compiled)
+    desk.submit("before", whole(1, cpu_milli=1))
+    desk.tell(NodeLost("b"), exited("before"))
+    desk.submit("j1", request_)
+    desk.tell(NodeLost("a"))
+    desk.submit("j2", request_)
+    assert (desk.holds("j1")[:1], desk.holds("j2")) == ("a", "")
 
 
 def test_a_gang_that_waits_holds_nothing():

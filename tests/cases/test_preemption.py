@@ -166,6 +166,14 @@ def test_who_is_pushed_out(nodes, running, comer, victims, policy):
     assert desk.state("new").value == ("placed" if victims else "starting" if orders else "queued")
 
 
+def test_a_job_whose_time_is_up_is_stopped_for_that_and_not_pushed_out():
+    desk = Desk("srtf", ONE)
+    desk.submit("long", duration_s=100.0, time_limit_s=10.0)
+    assert desk.tell(desk.job("short", duration_s=1.0), at_s=12.0) == ["stop long.0 time-limit"]
+    assert desk.tell(stopped("long")) == ["start short.0 n-0"]
+    assert desk.states() == "long failed, short starting"
+
+
 @pytest.mark.parametrize("share", [X1, mps(900)])
 def test_nobody_is_pushed_out_on_a_lost_node(share):
     desk = Desk("srtf", (node("m", f"1x{V100}"), node("n", f"1x{V100}")))
