@@ -170,6 +170,10 @@ class Cluster:
         """Whether a node is known."""
         return node_id in self._row
 
+    def has_gpu(self, uuid: str) -> bool:
+        """Whether a GPU is known."""
+        return uuid in self._slot
+
     def can_start(self, assignment: Assignment) -> bool:
         """Whether the node of an assignment is available and has the GPUs."""
         return self.has(assignment) and self.is_up(assignment.node_id)

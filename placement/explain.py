@@ -138,15 +138,19 @@ def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]
     code = _kind_codes(cluster, demand)[gpus[:, k.MODEL]]
     if asks:
         search.workers_that_fit(demand)
-        by_ask = [_gpu_codes(search, ask, demand, gpus) for ask in asks]
+        by_ask = [_with_company(_gpu_codes(search, ask, demand, gpus), rows, demand) for ask in asks]
         best = by_ask[0]
         for other in by_ask[1:]:
             best = np.where(other == _FITS, _FITS, best)
         code = np.where(code == _FITS, best, code)
     code = np.where(node_code[rows] == _FITS, code, node_code[rows])
-    enough = np.bincount(rows[code == _FITS], minlength=len(cluster.members)) >= demand.request.gpus
-    code = np.where((code == _FITS) & ~enough[rows], _CODE[Reason.NODE_GPUS], code)
     return _tally(code), int((code == _FITS).sum())
+
+
+def _with_company(code: Ints, rows: Ints, demand: Demand) -> Ints:
+    """The same codes, where a GPU that fits alone is no place: its node has too few such GPUs."""
+    enough = np.bincount(rows[code == _FITS], minlength=rows.max(initial=0) + 1) >= demand.request.gpus
+    return np.where((code == _FITS) & ~enough[rows], _CODE[Reason.NODE_GPUS], code)
 
 
 def _tally(codes: Ints) -> Mapping[Reason, int]:

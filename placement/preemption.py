@@ -91,11 +91,10 @@ class Preemption:
         return self._plan_by_trial(wish, behind)
 
     def _plan_by_trial(self, wish: Wish, behind: Ints) -> list[str] | None:
-        if wish.demand.request.gpus:
-            amount, missing = self._stakes.milli, self._least_milli(wish.demand) - self._free(k.FREE_SUM)
-        else:  # any node where somebody can be pushed out may do
-            amount = np.ones_like(self._stakes.milli)
-            missing = 1 - np.minimum(self._free(k.FREE_SUM), 0)
+        request = wish.demand.request
+        missing = (self._least_milli(wish.demand) if request.gpus else 0) - self._free(k.FREE_SUM)
+        # Where CPU or RAM may be what is missing, those who hold no GPU are worth pushing out too.
+        amount = self._stakes.milli + int(request.cpu_milli > 0 or request.ram_bytes > 0)
         for entries in self._stakes.by_node(behind, amount, missing, NODES_TRIED):
             row = int(self._stakes.node[entries[0]])
             fits = partial(self._search.fits_on, wish.demand, row)

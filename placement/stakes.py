@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,8 @@ class Stake:
     """One job's holdings; ``entries`` are places in the arrays by worker, of those that still hold shares."""
 
     record: JobRecord
-    entries: dict[int, int]
+    base: float
+    entries: dict[int, int] = field(default_factory=dict)
 
 
 class Stakes:
@@ -59,14 +60,14 @@ class Stakes:
         if not job.preemptible:
             return
         self.remove(job.job_id)
-        stake = self._by_job[job.job_id] = Stake(record, {})
+        stake = self._by_job[job.job_id] = Stake(record, base)
         self._priorities[job.priority] = self._priorities.get(job.priority, 0) + 1
         for assignment in record.assignments:
-            if assignment.worker in record.exited_workers:
+            if assignment.worker in record.exited_workers or not cluster.has_node(assignment.node_id):
                 continue
             entry = self._unused.pop() if self._unused else self._grow()
             row = cluster.row_of(assignment.node_id)
-            shares = assignment.shares
+            shares = [share for share in assignment.shares if cluster.has_gpu(share.gpu_uuid)]
             self.owner[entry] = job.job_id
             self.node[entry] = row
             self.milli[entry] = sum(share.compute_milli for share in shares)
@@ -101,17 +102,13 @@ class Stakes:
         self._unused.append(entry)
 
     def relocate(self, cluster: Cluster) -> None:
-        """The cluster's rows have been laid out anew; jobs on vanished nodes are no stake any more."""
-        held = [(stake, self._base_of(stake)) for stake in self._by_job.values() if stake.entries]
-        for job_id in list(self._by_job):
-            self.remove(job_id)
+        """The cluster's rows have been laid out anew, perhaps without some of the GPUs."""
+        held = list(self._by_job.values())
+        for stake in held:
+            self.remove(stake.record.job.job_id)
         self._on_row.clear()
-        for stake, base in held:
-            if all(map(cluster.has, stake.record.assignments)):
-                self.add(stake.record, cluster, base)
-
-    def _base_of(self, stake: Stake) -> float:
-        return float(self.base[next(iter(stake.entries.values()))])
+        for stake in held:
+            self.add(stake.record, cluster, stake.base)
 
     def behind(self, key: RankKey, now_s: float) -> Ints:
         """Entries of jobs that rank behind a place in the order, by priority and rank."""
@@ -170,7 +167,7 @@ class Stakes:
 
         def rank(job_id: str) -> tuple[int, float, int]:
             stake = self._by_job[job_id]
-            return stake.record.job.priority, -self._base_of(stake), -stake.record.job.sequence
+            return stake.record.job.priority, -stake.base, -stake.record.job.sequence
 
         return sorted({self.owner[entry] for entry in entries.tolist()}, key=rank)
 
