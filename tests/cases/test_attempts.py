@@ -309,6 +309,7 @@ def test_the_earliest_of_several_limits_comes_first():
     ("ends", "served_s"),
     [
         ([exited("job", served_s=7.0), exited("job", worker=1, served_s=5.0)], 5.0),
+        ([exited("job", served_s=5.0), exited("job", worker=1, served_s=7.0)], 5.0),
         ([exited("job"), exited("job", worker=1, served_s=5.0)], 5.0),
         ([exited("job"), exited("job", worker=1)], 0.0),
         ([exited("job", served_s=7.0), exited("job", served_s=1.0), exited("job", worker=1)], 7.0),

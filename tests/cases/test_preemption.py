@@ -14,6 +14,7 @@ from placement.model import (
     ProfileDefined,
     Request,
 )
+from placement.scheduler import Scheduler
 from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, turn, whole
 
 V100, A100 = "V100-SXM2-32GB", "A100-SXM4-80GB"
@@ -116,6 +117,12 @@ VICTIMS = {
         ("new", mig("4g.40gb"), 5, {}),
         "b",
     ),
+    "seven slices for one that takes them all": (
+        CUT,
+        [(f"s{i}", mig("1g.10gb"), 50, {}) for i in range(7)],
+        ("new", mig("7g.80gb"), 5, {}),
+        "s0 s1 s2 s3 s4 s5 s6",
+    ),
     "another tenant": (
         ONE,
         [("a", mps(100), 50, {"tenant": "red"})],
@@ -164,6 +171,21 @@ def test_who_is_pushed_out(nodes, running, comer, victims, policy):
     gone = [order for order in orders if order.startswith("stop")]
     assert all(order.endswith("preempted") for order in gone)
     assert desk.state("new").value == ("placed" if victims else "starting" if orders else "queued")
+
+
+@pytest.mark.parametrize("since", ["nothing", "a node joined", "a restart"])
+def test_a_worker_that_has_left_is_no_victim_whatever_happened_since(since):
+    desk = Desk("srtf", TWO)
+    desk.submit("gang", workers=2, duration_s=100.0)
+    desk.tell(exited("gang"))
+    desk.submit("fixed", preemptible=False)
+    if since == "a node joined":
+        desk.tell(NodeJoined(node("m", None)))
+    elif since == "a restart":
+        old = desk.scheduler
+        desk.scheduler = Scheduler.restore(old.policy, old.belief, old.snapshot())
+    assert desk.submit("short", X2, duration_s=1.0) == []
+    assert desk.states() == "gang starting, fixed starting, short queued"
 
 
 def test_a_job_whose_time_is_up_is_stopped_for_that_and_not_pushed_out():
