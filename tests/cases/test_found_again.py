@@ -6,9 +6,10 @@ import copy
 
 import pytest
 
+from placement.decision_log import lines
 from placement.model import Node, NodeJoined, Request
 from placement.scheduler import Scheduler
-from tests.cases.desk import MPS, TIMESLICE, Desk, mps, node, turn, whole
+from tests.cases.desk import MPS, TIMESLICE, Desk, mps, node, stopped, turn, whole
 
 V100 = "V100-SXM2-32GB"
 CPU_TASK = Request(gpus=0, cpu_milli=1000)
@@ -68,3 +69,28 @@ def test_two_gpus_in_different_modes_are_no_place_for_two_shares_and_why_says_so
     desk.submit("turn", turn(600))
     assert desk.submit("pair", Request(gpus=2, compute_milli=300, modes=MPS | TIMESLICE)) == []
     assert desk.reasons("pair") != {}
+
+
+def claiming_for_long() -> Desk:
+    """``short`` has claimed the GPU that ``long`` takes 90 s to leave, and has not run a second of its 100."""
+    desk = Desk("srtf", (node("n", f"1x{V100}"),))
+    desk.submit("long", duration_s=1000.0)
+    desk.submit("short", duration_s=100.0)
+    desk.tell(at_s=90.0)
+    return desk
+
+
+def test_a_job_that_waits_for_its_place_does_not_come_closer_to_its_end():
+    # A claim counted as running: after 87 s of waiting, 13 s seemed left.
+    desk = claiming_for_long()
+    desk.submit("shorter", duration_s=20.0)
+    assert desk.states() == "long stopping, short queued, shorter placed"
+
+
+def test_a_restored_scheduler_gives_nobody_another_chance_that_the_original_does_not_give():
+    # When a claim starts, it has its whole time before it again; who waits was tried only after a restart.
+    desk = claiming_for_long()
+    desk.submit("shorter", duration_s=20.0)
+    desk.tell(stopped("long"))
+    again = restored(desk)
+    assert lines(again.step((), 99.0), 99.0) == lines(desk.scheduler.step((), 99.0), 99.0)
