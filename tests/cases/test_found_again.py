@@ -72,7 +72,7 @@ def test_two_gpus_in_different_modes_are_no_place_for_two_shares_and_why_says_so
 
 
 def claiming_for_long() -> Desk:
-    """``short`` has claimed the GPU that ``long`` takes 90 s to leave, and has not run a second of its 100."""
+    """``short`` has claimed the GPU that ``long`` takes 90 s to leave, and has run none of its 100 s."""
     desk = Desk("srtf", (node("n", f"1x{V100}"),))
     desk.submit("long", duration_s=1000.0)
     desk.submit("short", duration_s=100.0)
