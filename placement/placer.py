@@ -38,6 +38,7 @@ class Placer:
         self._vacating = Vacating()
         self._claims: dict[str, JobRecord] = {}
         self._tenants_apart = False
+        self._vacated = False
         self._freed: set[int] = set()
 
     # -- the waiting line ----------------------------------------------------------------------------------
@@ -75,16 +76,18 @@ class Placer:
         Jobs that would not wait are turned away when their turn comes and they do not fit.
         """
         while True:
-            if self._freed:
+            if self._freed:  # by a push-out just now, too: whoever that helps comes before those behind it
                 self._reopen_groups(now_s)
-            while (first := self.line.first()) is not None:
-                if not self._placed_first(first, now_s):
-                    self._wait_or_go(first[1], now_s, turn_away)
-                if self._tenants_apart != bool(self.cluster.isolated_gpus):
-                    self._tenants_apart = not self._tenants_apart
-                    self.queue_again()
-            if not self._freed:
-                return
+            first = self.line.first()
+            if first is None:
+                break
+            if not self._placed_first(first, now_s):
+                self._wait_or_go(first[1], now_s, turn_away)
+            if self._tenants_apart != bool(self.cluster.isolated_gpus):
+                self._tenants_apart = not self._tenants_apart
+                self.queue_again()
+        if self._vacated:
+            self._start_claims(now_s)
 
     def _wait_or_go(
         self, record: JobRecord, now_s: float, turn_away: Callable[[JobRecord, float], None]
@@ -215,20 +218,29 @@ class Placer:
         self._attempts.stop(record, cause, now_s)
 
     def left(self, record: JobRecord, now_s: float) -> None:
-        """A preempted job has left its places: whoever waited for that may start."""
+        """A preempted job has left its places: whoever waited for that may start when all is decided."""
         self._vacating.remove(record.job.job_id, record.vacating)
         record.vacating = ()
-        for other in sorted(self._claims.values(), key=lambda claim: claim.job.sequence):
-            other.waits_for.discard(record.job.job_id)
-            self._ledger.touch(other.job.job_id)
-            if other.waits_for:
-                continue
-            del self._claims[other.job.job_id]
-            if all(map(self.cluster.can_start, other.assignments)):
-                self._attempts.start(other, Move.START, now_s)
-                self._stake(other, now_s)
-            else:
+        self._vacated = True
+        for other in self._claims.values():
+            if record.job.job_id in other.waits_for:
+                other.waits_for.discard(record.job.job_id)
+                self._ledger.touch(other.job.job_id)
+        for other in self._vacated_claims():
+            if not all(map(self.cluster.can_start, other.assignments)):
                 self._unplace(other, now_s)
+
+    def _vacated_claims(self) -> list[JobRecord]:
+        ready = [claim for claim in self._claims.values() if not claim.waits_for]
+        return sorted(ready, key=lambda claim: claim.job.sequence)
+
+    def _start_claims(self, now_s: float) -> None:
+        """Start whoever waited for others to leave; last, since one who left may have taken a place back."""
+        self._vacated = False
+        for record in self._vacated_claims():
+            del self._claims[record.job.job_id]
+            self._attempts.start(record, Move.START, now_s)
+            self._stake(record, now_s)
 
     def resume(self, record: JobRecord) -> None:
         """Account again for what a job held when the scheduler was stopped."""
