@@ -147,7 +147,6 @@ class Placer:
         record.assignments = assignments
         self.decisions += 1
         self._foresee(record)
-        self._stake(record, now_s)
         node_matters = bool(job.request.cpu_milli or job.request.ram_bytes)
         record.waits_for = self._vacating.sitting_on(assignments, node_matters=node_matters)
         if record.waits_for:
@@ -156,6 +155,7 @@ class Placer:
             self._ledger.note(record.move(Move.CLAIM, now_s))
         else:
             self._attempts.start(record, Move.PLACE, now_s)
+        self._stake(record)
 
     def _foresee(self, record: JobRecord) -> None:
         """Note what is foreseen for a job that has just been placed, and for those it joins."""
@@ -167,8 +167,9 @@ class Placer:
                 other.predicted_slowdown, other.predicted_upper = worse(before, foreseen)
                 self._ledger.touch(job_id)
 
-    def _stake(self, record: JobRecord, since_s: float) -> None:
+    def _stake(self, record: JobRecord) -> None:
         if self._preemption is not None:
+            since_s = None if record.state is JobState.PLACED else record.placed_s
             self._preemption.add(record, self._order.rank(record.job, record.remaining_s()), since_s)
 
     def _push_out(self, job_id: str, now_s: float) -> None:
@@ -240,7 +241,7 @@ class Placer:
         for record in self._vacated_claims():
             del self._claims[record.job.job_id]
             self._attempts.start(record, Move.START, now_s)
-            self._stake(record, now_s)
+            self._stake(record)
 
     def resume(self, record: JobRecord) -> None:
         """Account again for what a job held when the scheduler was stopped."""
@@ -253,5 +254,5 @@ class Placer:
         self._vacating.add(record.job.job_id, record.vacating)
         self._attempts.watch(record)
         if record.assignments and record.state is not JobState.STOPPING:
-            self._stake(record, record.job.submit_s if record.placed_s is None else record.placed_s)
+            self._stake(record)
         self._tenants_apart = bool(self.cluster.isolated_gpus)

@@ -43,11 +43,14 @@ class Preemption:
         self._cluster = cluster
         self._search = search
         self._slope = slope
-        self._stakes = Stakes(slope)
+        self._stakes = Stakes()
 
-    def add(self, record: JobRecord, rank: float, since_s: float) -> None:
-        """A job holds shares; it had this rank when it got them or, if it had to wait for them, began."""
-        self._stakes.add(record, self._cluster, rank - self._slope * since_s)
+    def add(self, record: JobRecord, rank: float, since_s: float | None) -> None:
+        """A job holds shares; its rank was this when it began to run, or is it still if it has not begun."""
+        if since_s is None:
+            self._stakes.add(record, self._cluster, rank, 0.0)
+        else:
+            self._stakes.add(record, self._cluster, rank - self._slope * since_s, self._slope)
 
     def remove(self, job_id: str) -> None:
         """A job no longer holds what it held, or is about to leave it anyway."""

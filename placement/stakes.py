@@ -23,23 +23,24 @@ class Stake:
 
     record: JobRecord
     base: float
+    aging: float
     entries: dict[int, int] = field(default_factory=dict)
 
 
 class Stakes:
     """One entry per worker of every preemptible job that holds shares.
 
-    A running job's rank at a time is ``base + slope x time``: under SRTF the remaining time shrinks while it
-    runs.  Entries that nobody uses hold no compute and a rank and priority before everyone.
+    A job's rank at a time is ``base + aging x time``: under SRTF the remaining time shrinks while it runs,
+    but not while it waits for others to leave its place.  Entries that nobody uses hold no compute and have a
+    rank and priority before everyone.
 
     Attributes:
         node: int64, row in the cluster; milli: int64, compute held; whole: int64, exclusive GPUs held;
-        priority, sequence: int64, of the job; base: float64, see above; owner: job ids;
+        priority, sequence: int64, of the job; base, aging: float64, see above; owner: job ids;
         sharing: how many entries hold shares of GPUs that are not exclusively theirs.
     """
 
-    def __init__(self, slope: float) -> None:
-        self._slope = slope
+    def __init__(self) -> None:
         self._by_job: dict[str, Stake] = {}
         self._unused: list[int] = []
         self._on_row: dict[int, set[int]] = {}
@@ -50,17 +51,18 @@ class Stakes:
             np.zeros(0, np.int64) for _ in range(5)
         )
         self.base: npt.NDArray[np.float64] = np.zeros(0, np.float64)
+        self.aging: npt.NDArray[np.float64] = np.zeros(0, np.float64)
 
     def __getitem__(self, job_id: str) -> Stake:
         return self._by_job[job_id]
 
-    def add(self, record: JobRecord, cluster: Cluster, base: float) -> None:
+    def add(self, record: JobRecord, cluster: Cluster, base: float, aging: float) -> None:
         """A job holds shares from now on; those who cannot be preempted are no stake."""
         job = record.job
         if not job.preemptible:
             return
         self.remove(job.job_id)
-        stake = self._by_job[job.job_id] = Stake(record, base)
+        stake = self._by_job[job.job_id] = Stake(record, base, aging)
         self._priorities[job.priority] = self._priorities.get(job.priority, 0) + 1
         for assignment in record.assignments:
             if assignment.worker in record.exited_workers or not cluster.has_node(assignment.node_id):
@@ -73,7 +75,8 @@ class Stakes:
             self.milli[entry] = sum(share.compute_milli for share in shares)
             self.whole[entry] = sum(share.mode is Mode.EXCLUSIVE for share in shares)
             self.sharing += int(self.milli[entry] > self.whole[entry] * WHOLE_GPU_MILLI)
-            self.priority[entry], self.sequence[entry], self.base[entry] = job.priority, job.sequence, base
+            self.priority[entry], self.sequence[entry] = job.priority, job.sequence
+            self.base[entry], self.aging[entry] = base, aging
             self._on_row.setdefault(row, set()).add(entry)
             stake.entries[assignment.worker] = entry
 
@@ -108,22 +111,23 @@ class Stakes:
             self.remove(stake.record.job.job_id)
         self._on_row.clear()
         for stake in held:
-            self.add(stake.record, cluster, stake.base)
+            self.add(stake.record, cluster, stake.base, stake.aging)
 
     def behind(self, key: RankKey, now_s: float) -> Ints:
         """Entries of jobs that rank behind a place in the order, by priority and rank."""
-        later = self.base > key[1] - self._slope * now_s
+        later = self.base + self.aging * now_s > key[1]
         if len(self._priorities) <= 1 and -key[0] in self._priorities:
             return np.flatnonzero(later)
         return np.flatnonzero((self.priority < -key[0]) | ((self.priority == -key[0]) & later))
 
     def milli_behind_on(self, row: int, key: RankKey, now_s: float) -> int:
         """Compute that jobs behind a place in the order hold on one node."""
-        bar = key[1] - self._slope * now_s
         total = 0
         for entry in self._on_row.get(row, ()):
             priority = self.priority[entry]
-            if priority < -key[0] or (priority == -key[0] and self.base[entry] > bar):
+            if priority < -key[0] or (
+                priority == -key[0] and self.base[entry] + self.aging[entry] * now_s > key[1]
+            ):
                 total += int(self.milli[entry])
         return total
 
@@ -180,7 +184,9 @@ class Stakes:
             np.concatenate([column, more])
             for column in (self.node, self.milli, self.whole, self.priority, self.sequence)
         )
-        self.base = np.concatenate([self.base, np.zeros(grown - size)])
+        self.base, self.aging = (
+            np.concatenate([column, np.zeros(grown - size)]) for column in (self.base, self.aging)
+        )
         for entry in range(size, grown):
             self._clear(entry)
         self._unused = list(range(grown - 1, size - 1, -1))
@@ -189,7 +195,7 @@ class Stakes:
     def _clear(self, entry: int) -> None:
         self.owner[entry] = ""
         self.milli[entry] = self.whole[entry] = 0
-        self.priority[entry], self.base[entry] = _NEVER, -np.inf
+        self.priority[entry], self.base[entry], self.aging[entry] = _NEVER, -np.inf, 0.0
 
 
 def _is_start(groups: Ints) -> npt.NDArray[np.bool_]:
