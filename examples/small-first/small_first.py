@@ -13,6 +13,7 @@ class SmallFirst:
     name = "small-first"
     strict = False  # who does not fit holds nobody up
     preemptive = False  # nobody has to leave for another
+    rank_per_s = 0.0  # the rank of a job does not change while it runs
     knows_durations = False  # a simulation does not tell it how long jobs take
 
     def rank(self, job: cotenant.Job, remaining_s: float | None) -> float:
