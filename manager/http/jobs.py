@@ -41,13 +41,14 @@ def jobs(
     serving: Serving,
     state: JobState | None = None,
     tenant: Annotated[str | None, Query(pattern=IDENTIFIER)] = None,
+    ended: bool | None = None,
     limit: Annotated[int | None, Query(ge=1, le=1_000_000)] = None,
 ) -> list[JobView]:
-    """Jobs in the order of submission; with a limit the latest ones."""
+    """Jobs in the order of submission, those that have (not) ended if asked; with a limit the latest ones."""
     queries = serving.store.queries
     models = views.gpu_models(queries.nodes())
     positions = views.queue_positions(serving)
-    found = queries.jobs(JobFilter(state, tenant, limit))
+    found = queries.jobs(JobFilter(state, tenant, limit, ended))
     return [views.job_view(stored, models, positions) for stored in found]
 
 

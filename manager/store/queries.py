@@ -20,6 +20,8 @@ from placement.model import Assignment, Node, NotFound, Profile
 
 _CHUNK = 500
 """Values in one IN list: every database takes that many."""
+_OVER = [state.value for state in JobState if state in ENDED]
+_LIVE = [state.value for state in JobState if state not in ENDED]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class JobFilter:
     state: JobState | None = None
     tenant: str | None = None
     limit: int | None = None
+    ended: bool | None = None
 
 
 class Queries:
@@ -66,6 +69,8 @@ class Queries:
             query = query.where(t.jobs.c.state == wanted.state.value)
         if wanted.tenant is not None:
             query = query.where(t.jobs.c.tenant == wanted.tenant)
+        if wanted.ended is not None:
+            query = query.where(t.jobs.c.state.in_(_OVER if wanted.ended else _LIVE))
         query = query.order_by(t.jobs.c.sequence.desc())
         if wanted.limit is not None:
             query = query.limit(wanted.limit)
@@ -74,9 +79,7 @@ class Queries:
 
     def unended(self) -> list[StoredJob]:
         """Every job that has not ended."""
-        live = t.jobs.c.state.not_in([state.value for state in ENDED])
-        with self._database.read() as connection:
-            return _stored(connection, select(t.jobs).where(live).order_by(t.jobs.c.sequence))
+        return self.jobs(JobFilter(ended=False))
 
     def story(self, job_id: str) -> list[StoredEvent]:
         """The life of a job so far.

@@ -115,17 +115,35 @@ class Client:
         return self._one(InfoView, _Call("GET", "/v1/info"))
 
     def submit(self, spec: JobSpec, idempotency_key: str | None = None) -> JobView:
-        """Submit a job; the same key twice gives the same job."""
+        """Submit a job; the same key twice gives the same job.
+
+        Without a key each call has a new one and is a new job: whoever submits again because no answer came
+        makes a key before the first call and gives it in every one.
+        """
         headers = {"Idempotency-Key": idempotency_key or str(uuid.uuid4())}
         return self._one(JobView, _Call("POST", "/v1/jobs", body=spec, headers=headers))
 
-    def jobs(self, state: JobState | None = None, tenant: str | None = None) -> list[JobView]:
-        """Jobs in the order of submission, of one state or tenant if given."""
+    def jobs(
+        self,
+        state: JobState | None = None,
+        tenant: str | None = None,
+        *,
+        ended: bool | None = None,
+        limit: int | None = None,
+    ) -> list[JobView]:
+        """Jobs in the order of submission, of one state or tenant if given.
+
+        ``ended`` False leaves out those that have ended, True the others; ``limit`` gives only the latest.
+        """
         params: dict[str, str | int | float] = {}
         if state is not None:
             params["state"] = state.value
         if tenant is not None:
             params["tenant"] = tenant
+        if ended is not None:
+            params["ended"] = "true" if ended else "false"
+        if limit is not None:
+            params["limit"] = limit
         return self._many(list[JobView], _Call("GET", "/v1/jobs", params))
 
     def job(self, job_id: str) -> JobView:

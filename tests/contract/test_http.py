@@ -342,6 +342,15 @@ def test_listings_can_be_narrowed(manager: Running) -> None:
     assert manager.client.jobs(state=JobState.RUNNING) == []
 
 
+def test_a_listing_shows_only_jobs_that_have_not_ended_or_the_latest(manager: Running) -> None:
+    jobs = [manager.submit().job_id for _ in range(4)]
+    manager.client.cancel(jobs[1])
+    assert [job.job_id for job in manager.client.jobs(ended=False)] == [jobs[0], jobs[2], jobs[3]]
+    assert [job.job_id for job in manager.client.jobs(ended=True)] == [jobs[1]]
+    assert [job.job_id for job in manager.client.jobs(limit=2)] == [jobs[2], jobs[3]]
+    assert [job.job_id for job in manager.client.jobs(ended=False, limit=3)] == [jobs[0], jobs[2], jobs[3]]
+
+
 def test_a_profile_can_be_used_as_soon_as_it_is_accepted(manager: Running) -> None:
     profile = ProfileSpec(name="vision", steps_per_s={"*": 10.0}, sm_milli=500)
     manager.client.put_profile(profile)
