@@ -38,7 +38,10 @@ def agent(
     simulate: str | None,
     truth: str,
 ) -> None:
-    """Run the agent of this node until it is told to end; its jobs go on, and the next agent takes them up.
+    """Run the agent of this node until it is told to end.
+
+    Its jobs go on for the manager's fence time, 2 minutes unless its --fence says otherwise: an agent that is
+    started in that time takes them up; later they are ended, as they may have been started elsewhere.
 
     Without --simulate it uses the GPUs that the driver shows, and joins as a node without GPUs where there is
     no driver.

@@ -46,7 +46,7 @@ import click
     metavar="TIME",
     default="120s",
     show_default=True,
-    help="A lost node's jobs start elsewhere after it.",
+    help="Jobs without contact to the manager are ended after it, and start elsewhere; such as 1d.",
 )
 @click.pass_context
 def manager(
@@ -63,7 +63,8 @@ def manager(
 ) -> None:
     """Run the manager until it is told to end.
 
-    Every request needs the token, which lies in the data folder where its owner alone can read it.
+    Every request needs the token, which lies in the data folder where its owner alone can read it.  Jobs go
+    on without a manager for the time of --fence: a manager that is away for longer finds them ended.
 
     \b
     Examples:

@@ -7,7 +7,7 @@ import os
 import re
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 WATCH_S = 0.5
 JOBS_END_WAIT_S = 60.0
+DEFAULT_FENCE = "120s"
+"""The manager's; a test compares them."""
 
 
 @click.command(short_help="Start a manager and a local agent, and keep them running.")
@@ -48,40 +50,47 @@ JOBS_END_WAIT_S = 60.0
 @click.option(
     "--listen", metavar="HOST:PORT", default="127.0.0.1:7077", show_default=True, help="Where to answer."
 )
-@click.option("--stop-jobs", is_flag=True, help="At the end, cancel all jobs too.  [default: jobs go on]")
+@click.option(
+    "--fence",
+    metavar="TIME",
+    default=DEFAULT_FENCE,
+    show_default=True,
+    help="How long jobs go on while nothing of this runs, such as 1d.",
+)
+@click.option(
+    "--stop-jobs",
+    is_flag=True,
+    help="At the end, cancel all jobs too.  [default: jobs go on for the time of --fence]",
+)
 def up(
-    *,
-    simulated: tuple[str, ...],
-    policy: str | None,
-    belief: str | None,
-    truth: str | None,
-    data_dir: Path | None,
-    listen: str,
-    stop_jobs: bool,
+    *, simulated: tuple[str, ...], data_dir: Path | None, listen: str, stop_jobs: bool, **said: str | None
 ) -> None:
     """Start a manager and a local agent, and keep them running until Ctrl-C.
 
     Without --simulate the agent uses the GPUs of this machine, or joins as a node without GPUs.  The other
-    commands of the same user find this manager by themselves.
+    commands of the same user find this manager by themselves.  Afterwards the jobs go on for the time of
+    --fence: until then the next 'cotenant up' on the same folder takes them up, later they are ended and
+    begin anew.
 
     \b
     Examples:
       cotenant up
       cotenant up --simulate 4xA100-SXM4-80GB --simulate 2xH100-SXM5-80GB
       cotenant up --simulate 8xA100-SXM4-80GB --policy srtf+spread --data-dir ./state --stop-jobs
+      cotenant up --fence 1d
     """  # noqa: D301 - click reads the backspace character
-    _check(simulated, policy, belief, truth)
+    fence_s = _check(simulated, said)
     settings = LocalSettings(
         data_dir=(data_dir or default_data_dir()).absolute(),
         nodes=local_nodes(simulated),
         listen=listen,
-        manager_options=_options({"--policy": policy, "--belief": belief}),
-        agent_options=_options({"--truth": truth if simulated else None}),
+        manager_options=_options(said, "policy", "belief", "fence"),
+        agent_options=_options(said, "truth") if simulated else (),
     )
     with StopSignals().caught() as signals:
         cluster = LocalCluster(settings, signals.stop, lambda text: click.echo(f"cotenant: {text}", err=True))
         try:
-            _run(cluster, signals, stop_jobs)
+            _run(cluster, signals, None if stop_jobs else fence_s)
         except Interrupted:
             pass
         finally:
@@ -102,30 +111,35 @@ def local_nodes(simulated: Sequence[str]) -> list[LocalNode]:
     return [LocalNode(name or "local")]
 
 
-def _check(simulated: Sequence[str], policy: str | None, belief: str | None, truth: str | None) -> None:
-    """Refuse what cannot work before anything is started.
+def _check(simulated: Sequence[str], said: Mapping[str, str | None]) -> float:
+    """Refuse what cannot work before anything is started; returns the fence in seconds.
 
     Raises:
-        InvalidSpec, UnknownName: what is wrong.
+        InvalidInput: what is wrong.
     """
     from placement.interference import model_named
+    from placement.model import parse_seconds
     from placement.model.hardware import node_from_short_form
     from placement.policies import policy_named
 
     for number, text in enumerate(simulated):
         node_from_short_form(text, f"sim-{number}")
+    policy = said["policy"]
     if policy is not None:
         policy_named(policy)
-    for model in (belief, truth):
+    for model in (said["belief"], said["truth"]):
         if model is not None:
             model_named(model)
+    return parse_seconds(said["fence"] or DEFAULT_FENCE, "fence")
 
 
-def _options(values: dict[str, str | None]) -> list[str]:
-    return [word for name, value in values.items() if value is not None for word in (name, value)]
+def _options(said: Mapping[str, str | None], *names: str) -> list[str]:
+    given = [(name, said[name]) for name in names]
+    return [word for name, value in given if value is not None for word in (f"--{name}", value)]
 
 
-def _run(cluster: LocalCluster, signals: StopSignals, stop_jobs: bool) -> None:
+def _run(cluster: LocalCluster, signals: StopSignals, go_on_s: float | None) -> None:
+    """Run until the user wants the end; the jobs then go on for ``go_on_s``, None ends them."""
     from manager.wire.client import Client
     from manager.wire.discovery import endpoint_file
 
@@ -137,7 +151,7 @@ def _run(cluster: LocalCluster, signals: StopSignals, stop_jobs: bool) -> None:
             _greet(endpoint, cluster.start_agents(client), client)
             while not signals.stop.wait(WATCH_S):
                 cluster.supervisor.revive()
-            _say_goodbye(client, signals, stop_jobs)
+            _say_goodbye(client, signals, go_on_s)
     finally:
         _withdraw(users_file, endpoint)
 
@@ -170,8 +184,9 @@ def _greet(endpoint: Endpoint, nodes: Sequence[NodeView], client: Client) -> Non
     click.echo("submit with: cotenant submit --gpus 1 -- python train.py    (Ctrl-C ends)")
 
 
-def _say_goodbye(client: Client, signals: StopSignals, stop_jobs: bool) -> None:
+def _say_goodbye(client: Client, signals: StopSignals, go_on_s: float | None) -> None:
     """Say what becomes of the jobs, and end them if the user wants that."""
+    from cli.texts import duration_text
     from placement.lifecycle import ENDED
     from placement.model import CotenantError
 
@@ -179,9 +194,10 @@ def _say_goodbye(client: Client, signals: StopSignals, stop_jobs: bool) -> None:
         live = [job.job_id for job in client.jobs() if job.state not in ENDED]
         if not live:
             return
-        if not stop_jobs:
+        if go_on_s is not None:
             click.echo(
-                f"{len(live)} jobs go on; 'cotenant up' takes them up again (--stop-jobs would end them)"
+                f"{len(live)} jobs go on for up to {duration_text(go_on_s)}: until then 'cotenant up' takes "
+                "them up again, later they are ended and begin anew (see --fence and --stop-jobs)"
             )
             return
         click.echo(f"ending {len(live)} jobs")

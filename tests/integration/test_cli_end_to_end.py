@@ -267,6 +267,8 @@ def test_jobs_outlive_up_and_are_taken_up_again(tmp_path):
         "127.0.0.1:0",
         "--data-dir",
         str(tmp_path / "d"),
+        "--fence",
+        "5m",
     )
     try:
         up = cotenant.start(*words)
@@ -277,7 +279,7 @@ def test_jobs_outlive_up_and_are_taken_up_again(tmp_path):
         cotenant.reaches(job_id, "running")
         up.send_signal(signal.SIGTERM)
         said = read_until(up, "jobs go on")
-        assert said.startswith("1 jobs go on")
+        assert said.startswith("1 jobs go on for up to 5m00s: ")
         assert up.wait(DEADLINE_S) == 0
         assert cotenant("queue").returncode == 3
         flag.touch()
