@@ -76,7 +76,10 @@ class CoreSettings:
 
 @dataclass(slots=True)
 class LoopListeners:
-    """Who is told what the loop did: nodes with new commands, each step, and its end against its will."""
+    """Who is told what the loop did: nodes with new commands, each step, and its end against its will.
+
+    Set them before :meth:`Loop.start`: what happens before is told to nobody.
+    """
 
     commands: Callable[[Sequence[str]], None] = lambda _nodes: None
     step: Callable[[Step, float], None] = lambda _step, _now_s: None
@@ -160,6 +163,15 @@ class Loop:
         finally:
             self._asking -= 1
 
+    def trouble(self) -> str:
+        """Why nothing is decided at the moment, for anybody to see; empty while all is well."""
+        thread = self._thread
+        if not self._stopping and thread is not None and not thread.is_alive():
+            return "the scheduling loop has ended; the manager's log says why; start the manager again"
+        if self.counters.last_failure:
+            return "the last step failed and is tried again; the manager's log says why"
+        return ""
+
     def start(self) -> None:
         """Turn in a thread."""
         self._thread = threading.Thread(target=self._run, name="cotenant-loop", daemon=True)
@@ -204,15 +216,23 @@ class Loop:
         return min(max(min(due, default=POLL_S + self._clock.now_s()) - self._clock.now_s(), 0.0), POLL_S)
 
     def _run(self) -> None:
+        try:
+            self._turns()
+        except Superseded as error:
+            log.error("%s", error)
+            self.listeners.fatal(error)
+        except BaseException as error:
+            log.critical("the scheduling loop ended: %s", _one_line(error), exc_info=error)
+            self.listeners.fatal(OperationFailed(f"the scheduling loop ended: {_one_line(error)}"))
+
+    def _turns(self) -> None:
         retry_s = 0.0
         while not self._stopping:
             try:
                 busy = self.run_once()
                 retry_s, self.counters.last_failure = 0.0, ""
-            except Superseded as error:
-                log.error("%s", error)
-                self.listeners.fatal(error)
-                return
+            except Superseded:
+                raise
             except Exception as error:
                 busy = False
                 retry_s = min(max(2 * retry_s, RETRY_FIRST_S), RETRY_LAST_S)

@@ -64,7 +64,7 @@ def serve(settings: ManagerSettings) -> None:
 
 
 def assemble(settings: ManagerSettings) -> Services:
-    """Open the store, take the leadership and start the loop.
+    """Open the store and take the leadership; who serves it sets ``listeners.fatal``, then starts the loop.
 
     Raises:
         InvalidInput, OperationFailed: the token or the database cannot be used.
@@ -89,7 +89,6 @@ def assemble(settings: ManagerSettings) -> Services:
         token=token,
     )
     store.intake.forget_reports(clock.now_s())
-    loop.start()
     return services
 
 
@@ -112,11 +111,13 @@ def _run(services: Services, listener: socket.socket) -> None:
     server = Server(config, services.bell)
     end = _End()
 
-    def superseded(error: CotenantError) -> None:
+    def ended(error: CotenantError) -> None:
         end.error = error
         server.end()
 
-    services.loop.listeners.fatal = superseded
+    # In this order: a loop that ends at once must end the server, which would serve on without it.
+    services.loop.listeners.fatal = ended
+    services.loop.start()
     server.run(sockets=[listener])
     if end.error is not None:
         raise end.error

@@ -38,7 +38,8 @@ def create_app(services: Services) -> FastAPI:
 
 def _healthz(services: Services) -> Callable[[], Awaitable[dict[str, str]]]:
     async def healthz() -> dict[str, str]:
-        """Whether the manager answers; ``degraded`` when its store refuses at the moment."""
-        return {"status": "degraded" if services.loop.counters.last_failure else "ok"}
+        """Whether the manager answers; ``degraded``, and why, while it cannot decide anything."""
+        trouble = services.loop.trouble()
+        return {"status": "degraded", "reason": trouble} if trouble else {"status": "ok"}
 
     return healthz

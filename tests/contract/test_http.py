@@ -89,6 +89,7 @@ def serving(tmp_path: Path) -> Iterator[Running]:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        services.loop.start()
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
         thread.start()
         try:
@@ -135,6 +136,19 @@ def test_health_needs_no_token_and_two_tokens_are_none(idle: Running) -> None:
     assert httpx.get(idle.url + "/healthz").json() == {"status": "ok"}
     twice = [("Authorization", f"Bearer {TOKEN}"), ("Authorization", "Bearer x")]
     assert httpx.get(idle.url + "/v1/jobs", headers=twice).status_code == 401
+
+
+def test_health_says_that_nothing_is_decided_once_the_loop_is_gone(manager: Running) -> None:
+    manager.services.store.steps.begin_epoch()
+    manager.services.store.steps.epoch -= 1  # as if another manager had taken over
+    manager.services.loop.wake()
+
+    def health() -> dict[str, str]:
+        found: dict[str, str] = httpx.get(manager.url + "/healthz").json()
+        return found
+
+    eventually(lambda: health()["status"] == "degraded")
+    assert "loop has ended" in health()["reason"]
 
 
 def test_every_route_is_described_and_asks_for_the_token(idle: Running) -> None:

@@ -152,6 +152,38 @@ def test_a_manager_that_was_superseded_ends_by_itself_and_says_why(manager: Mana
     assert new.end(signal.SIGTERM) == 0
 
 
+def test_a_manager_that_is_superseded_before_it_serves_ends_all_the_same(tmp_path: Path) -> None:
+    """The loop may find out before the server is up; a server without a loop would serve on for ever."""
+    url, program = f"sqlite:///{tmp_path}/shared.db", SUPERSEDED_EARLY
+    command = [sys.executable, "-c", program, str(tmp_path / "data"), url]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
+    assert (ended.returncode, "another manager leads" in ended.stderr.splitlines()[-1]) == (1, True)
+
+
+SUPERSEDED_EARLY = """
+import sys
+from pathlib import Path
+from manager import main
+from manager.store import Store
+from placement.model import CotenantError
+
+assembled = main.assemble
+
+def overtaken(settings):
+    services = assembled(settings)
+    Store.open(settings.url).steps.begin_epoch()
+    if services.loop._thread is not None:
+        services.loop._thread.join(5)  # it had time to find out
+    return services
+
+main.assemble = overtaken
+try:
+    main.serve(main.ManagerSettings(Path(sys.argv[1]), "127.0.0.1:0", database_url=sys.argv[2]))
+except CotenantError as error:
+    sys.exit(f"error: {error}")
+"""
+
+
 def test_secrets_are_the_owner_s_alone(manager: Manager) -> None:
     manager.start()
     manager.client().close()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable
 
 import pytest
@@ -10,7 +11,7 @@ from manager.leases import LeaseTimes
 from manager.store import NodeState, StepWrite, Store, StoreFailed, Superseded, sqlite_url
 from manager.wire.agent_models import CommandKind
 from placement.lifecycle import JobRecord, JobState
-from placement.model import ExitCause, NodeJoined, OperationFailed, StopCause
+from placement.model import CotenantError, ExitCause, NodeJoined, OperationFailed, StopCause
 from placement.scheduler import Scheduler
 from tests.unit.manager.parts import Parts, gpus, node
 
@@ -341,6 +342,24 @@ def test_the_thread_goes_on_after_failures_and_wakes_for_new_work(
     assert parts.loop.wait_for(receipt_of.sequence, 10)
     assert parts.loop.counters.failures == 2
     parts.loop.stop()
+
+
+def test_a_loop_that_ends_says_so_whatever_ended_it(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[CotenantError] = []
+    parts.loop.listeners.fatal = told.append
+
+    def broken() -> float:
+        raise ZeroDivisionError("a bug outside of a turn")
+
+    monkeypatch.setattr(parts.loop, "next_turn_s", broken)
+    assert parts.loop.trouble() == ""
+    parts.loop.start()
+    deadline_s = time.monotonic() + 10
+    while not told or not parts.loop.trouble():
+        assert time.monotonic() < deadline_s
+        time.sleep(0.005)
+    assert "a bug outside" in str(told[0])
+    assert "loop has ended" in parts.loop.trouble()
 
 
 def test_the_database_of_a_newer_version_is_refused(parts: Parts) -> None:
