@@ -27,6 +27,7 @@ from manager.services import Services
 from manager.settings import ManagerSettings, load_token, prepare_data_dir
 from manager.store import Store
 from manager.wire.discovery import write_endpoint
+from placement.kernels import compile_kernels
 from placement.model import CotenantError, OperationFailed
 
 __all__ = ["ManagerSettings", "assemble", "serve"]
@@ -51,6 +52,7 @@ def serve(settings: ManagerSettings) -> None:
     prepare_data_dir(settings.data_dir)
     _log_to_stderr()
     with _sole_owner(settings.data_dir), _listening(settings) as (listener, url):
+        compile_kernels()  # before it leads: no decision, and no lease, waits for a compiler
         services = assemble(settings)
         try:
             if settings.token is None:

@@ -1,0 +1,37 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from manager import main
+from manager.settings import ManagerSettings
+
+
+class Assembled(Exception):
+    """As far as these tests go."""
+
+
+@pytest.fixture(autouse=True)
+def same_umask() -> Iterator[None]:
+    before = os.umask(0o077)
+    yield
+    os.umask(before)
+
+
+def test_the_searches_are_compiled_before_a_manager_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+
+    def assemble(_settings: ManagerSettings) -> None:
+        done.append("lead")
+        raise Assembled
+
+    monkeypatch.setattr(main, "compile_kernels", lambda: done.append("compile"))
+    monkeypatch.setattr(main, "assemble", assemble)
+    with pytest.raises(Assembled):
+        main.serve(ManagerSettings(data_dir=tmp_path, listen="127.0.0.1:0"))
+    assert done == ["compile", "lead"]
