@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cli.connection import connect, manager_option
+from cli.failures import FAILED
 
 if TYPE_CHECKING:
     from manager.wire.client import Client
@@ -66,8 +67,9 @@ KINDS = ("training", "inference", "realtime", "interactive")
 def submit(job_file: str | None, wait: bool, manager_url: str | None, **wishes: Any) -> int:
     """Submit a job and print its id.
 
-    Amounts are checked here before the manager is asked.  With --wait, exits with the job's own status,
-    128 + n if signal n ended it, 1 if it failed without one; Ctrl-C ends the waiting, not the job.
+    Amounts are checked here before the manager is asked; a job that could never run is rejected at once, with
+    exit status 1.  With --wait, exits with the job's own status, 128 + n if signal n ended it, 1 if it failed
+    without one; Ctrl-C ends the waiting, not the job.
 
     \b
     Examples:
@@ -84,7 +86,12 @@ def submit(job_file: str | None, wait: bool, manager_url: str | None, **wishes: 
             client.put_profile(profile)
         job = client.submit(spec)
         click.echo(job.job_id)
-        return _waited(client, job.job_id) if wait else 0
+        if wait:
+            return _waited(client, job.job_id)
+    if job.state.value == "rejected":
+        _tell(job)
+        return FAILED
+    return 0
 
 
 def _checked(wishes: dict[str, Any], job_file: str | None) -> tuple[JobSpec, Any]:

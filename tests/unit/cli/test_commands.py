@@ -223,6 +223,12 @@ def test_submit_sends_the_job_and_prints_its_id(manager, run, tmp_path, monkeypa
     assert spec.workdir == str(tmp_path)
 
 
+def test_submit_says_that_a_job_is_rejected_at_once(manager, run):
+    manager.hold(job_view("j1", state=JobState.REJECTED, ended_s=NOW_S, failure="not enough\nGPU memory"))
+    answer = run("submit", "--memory", "500Gi", "--", "x")
+    assert (answer.status, answer.out, answer.err) == (1, "j1\n", "j1 rejected: not enough GPU memory\n")
+
+
 def test_submit_defines_the_profile_of_a_file_first(manager, run, tmp_path):
     (tmp_path / "p.yaml").write_text("name: resnet\nsm_milli: 500\n")
     assert run("submit", "--profile", str(tmp_path / "p.yaml"), "--", "x").status == 0
