@@ -52,7 +52,8 @@ def explained(job: JobView, explanation: ExplanationView) -> list[str]:
 
     lines = [_headline(job)]
     if job.state in HOLDING and explanation.candidates:
-        lines.append(f"candidates: {explanation.candidates} GPUs could have held it")
+        nodes = "1 node" if explanation.candidates == 1 else f"{explanation.candidates} nodes"
+        lines.append(f"candidates: {nodes} could have held it")
     elif job.state.value == "queued":
         lines.append(
             f"outcome: {explanation.outcome} ({OUTCOMES.get(explanation.outcome, explanation.outcome)})"

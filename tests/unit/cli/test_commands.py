@@ -151,14 +151,20 @@ def test_why_counts_reasons_of_a_job_that_waits(manager, run):
     ]
 
 
-def test_why_tells_the_promise_of_a_job_that_runs(manager, run):
+@pytest.mark.parametrize(("candidates", "nodes"), [(5, "5 nodes"), (1, "1 node")])
+def test_why_tells_the_promise_of_a_job_that_runs(manager, run, candidates, nodes):
     manager.hold(RUNNING)
     manager.explanations["j2"] = models.ExplanationView(
-        job_id="j2", outcome="fit", reasons={}, candidates=5, predicted_slowdown=1.2, predicted_upper=1.25
+        job_id="j2",
+        outcome="fit",
+        reasons={},
+        candidates=candidates,
+        predicted_slowdown=1.2,
+        predicted_upper=1.25,
     )
     lines = run("why", "j2").out.splitlines()
     assert lines[0] == "job j2 (1 GPU) is on sim-0, holding mps 30% 10Gi"
-    assert "candidates: 5 GPUs could have held it" in lines
+    assert f"candidates: {nodes} could have held it" in lines
     assert "predicted slowdown: 1.20x, at most 1.25x" in lines
     assert "observed slowdown: 1.22x" in lines
     assert "neighbours: j3" in lines
