@@ -34,7 +34,11 @@ WAKE = "wake"
 RESERVE = "exit.reserve"
 """Room for the last word, taken while there is some."""
 EXIT = "exit.json"
-REPORTED = "reported.json"
+MOST_FILE_BYTES = 1 << 24
+MOST_TIME_S = 1e12
+"""Later times are none: the manager would refuse them."""
+MOST_EXIT_CODE = 255
+TORN_GRACE_S = 5.0
 
 
 class EndCause(enum.StrEnum):
@@ -133,10 +137,11 @@ def read_object(path: Path) -> dict[str, Any] | None:
         BrokenFile: it holds something else.
     """
     try:
-        value = json.loads(path.read_bytes())
+        with open_regular(path) as stream:
+            value = json.loads(stream.read(MOST_FILE_BYTES))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise BrokenFile(f"{path.name}: {error}") from error
     if not isinstance(value, dict):
         raise BrokenFile(f"{path.name}: not an object")
@@ -172,8 +177,10 @@ def read_started(folder: Path) -> Started | None:
     """The job's process, None before it was started; broken counts as not yet written."""
     try:
         stored = read_object(folder / STARTED)
-        return None if stored is None else Started(int(stored["pid"]), float(stored["at_s"]))
-    except (BrokenFile, KeyError, TypeError, ValueError):
+        if stored is None or not _is_whole(stored["pid"]) or not _is_seconds(stored["at_s"]):
+            return None
+        return Started(stored["pid"], float(stored["at_s"]))
+    except (BrokenFile, KeyError):
         return None
 
 
@@ -187,12 +194,16 @@ def write_started(folder: Path, started: Started) -> None:
 
 
 def read_stop(folder: Path) -> StopRequest | None:
-    """The stop request; a broken one asks for a stop without a grace time stated, so 5 s."""
+    """The stop request; a broken one asks for a stop without a grace time stated."""
     try:
         stored = read_object(folder / STOP)
-        return None if stored is None else StopRequest(float(stored["grace_s"]), str(stored.get("cause", "")))
-    except (BrokenFile, KeyError, TypeError, ValueError):
-        return StopRequest(5.0)
+        if stored is None:
+            return None
+        if not _is_seconds(stored["grace_s"]):
+            return StopRequest(TORN_GRACE_S)
+        return StopRequest(float(stored["grace_s"]), str(stored.get("cause", "")))
+    except (BrokenFile, KeyError):
+        return StopRequest(TORN_GRACE_S)
 
 
 def request_stop(folder: Path, request: StopRequest) -> None:
@@ -248,7 +259,7 @@ def write_exit(folder: Path, end: Exit) -> None:
 
 
 def read_exit(folder: Path) -> Exit | None:
-    """How it ended, None while it has not.
+    """How it ended, None while it has not; every field is checked, for a job can reach this file.
 
     Raises:
         BrokenFile: it cannot be understood.
@@ -258,9 +269,29 @@ def read_exit(folder: Path) -> Exit | None:
         return None
     try:
         stored["cause"] = EndCause(stored["cause"])
-        return Exit(**stored)
+        end = Exit(**stored)
     except (KeyError, TypeError, ValueError) as error:
         raise BrokenFile(f"{EXIT}: {error}") from error
+    code, served_s = end.exit_code, end.served_s
+    sound = {
+        "exit_code": code is None or (_is_whole(code) and abs(code) <= MOST_EXIT_CODE),
+        "message": isinstance(end.message, str),
+        "at_s": _is_seconds(end.at_s),
+        "served_s": served_s is None or _is_seconds(served_s),
+        "log_bytes": _is_whole(end.log_bytes) and end.log_bytes >= 0,
+    }
+    wrong = [name for name, is_sound in sound.items() if not is_sound]
+    if wrong:
+        raise BrokenFile(f"{EXIT}: {', '.join(wrong)}: not a value that a runner writes")
+    return end
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_seconds(value: object) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and 0 <= value <= MOST_TIME_S
 
 
 def take_lock(folder: Path) -> int | None:

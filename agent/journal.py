@@ -198,6 +198,7 @@ def _key(name: str) -> WorkerKey | None:
 
 def _command(folder: Path) -> AgentCommand | None:
     try:
-        return AgentCommand.model_validate_json((folder / COMMAND).read_bytes())
+        with attempt.open_regular(folder / COMMAND) as stream:
+            return AgentCommand.model_validate_json(stream.read(attempt.MOST_FILE_BYTES))
     except (OSError, ValidationError):
         return None

@@ -166,7 +166,8 @@ class Runner:
                 0.0,
             )
         with contextlib.suppress(OSError, ValueError):
-            text = (self._folder / attempt.SPEED).read_text(encoding="ascii")
+            with attempt.open_regular(self._folder / attempt.SPEED) as stream:
+                text = stream.read(64).decode("ascii")
             if text != self._speed_seen and self._ending is None:
                 speed = float(text)
                 self._pacer.observe(self._marks())

@@ -7,6 +7,7 @@ import time
 from collections.abc import Mapping
 
 from agent import attempt
+from agent.attempt import Exit
 from agent.executor import Executor, Worker
 from agent.reports import exit_report, progress_report, started_report
 from manager.wire.agent_models import ReportKind, WorkerReport
@@ -46,24 +47,36 @@ class Uplink:
         if progress_due:
             self._progress_at_s = time.monotonic() + PROGRESS_EVERY_S
         for worker in self._executor.workers():
-            end = worker.end
+            end = worker.end  # before its output is looked at: what ended writes no more
             try:
                 complete = self._send_output(worker)
                 more = more or not complete
             except (NotFound, InvalidInput, OperationFailed) as error:
                 complete, problem = False, error  # the others are not to wait for this one
-            found = [started_report(worker)]
-            profile, model = self._executor.profile(worker), self._gpu_model(worker)
-            if progress_due or end is not None:
-                found.append(progress_report(worker, profile, model))
-            if end is not None and complete:
-                found.append(exit_report(worker, end, profile, model))
-            reports += [(worker, report) for report in found if report is not None]
+            try:
+                found = self._reports_of(worker, end if complete else None, progress_due=progress_due)
+            except Exception:
+                # A job may write into its folder: what it makes of it must not silence the whole node.
+                if not worker.stumbled:
+                    _LOG.exception("%s: cannot be told of", worker.folder.name)
+                worker.stumbled = True
+                continue
+            reports += [(worker, report) for report in found]
         if reports:
             self._deliver(reports)
         if problem is not None:
             raise problem
         return more
+
+    def _reports_of(self, worker: Worker, end: Exit | None, *, progress_due: bool) -> list[WorkerReport]:
+        """What there is to tell; ``end`` is None as long as the end is not to be told."""
+        profile, model = self._executor.profile(worker), self._gpu_model(worker)
+        found = [started_report(worker)]
+        if progress_due or end is not None:
+            found.append(progress_report(worker, profile, model))
+        if end is not None:
+            found.append(exit_report(worker, end, profile, model))
+        return [report for report in found if report is not None]
 
     def _gpu_model(self, worker: Worker) -> str | None:
         return self._gpu_models.get(worker.shares[0].gpu_uuid) if worker.shares else None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from agent import attempt
+from agent import attempt, uplink
+from agent.executor import Worker
 from agent.partitioner import Partitioner, Prepared
 from agent.simulated import SimulatedDevices
 from manager.wire.agent_models import (
@@ -22,7 +24,7 @@ from placement.model import (
     OperationFailed,
     Share,
 )
-from tests.integration.fake_manager import SHARE, FakeManager, agent_on, folder_of, start
+from tests.integration.fake_manager import SHARE, FakeManager, agent_on, folder_of, start, stop
 from tests.integration.shim_job import until
 
 pytestmark = pytest.mark.integration
@@ -51,6 +53,49 @@ def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: FakeManag
     with agent_on(manager, data_dir):
         manager.exit_of("job-2")
         until(lambda: not folder_of(data_dir).exists(), "job-1 is given up")
+
+
+FORGED = {
+    "words for a code": '{"cause": "exited", "exit_code": "x", "message": "", "at_s": 1.0}',
+    "no time": '{"cause": "exited", "exit_code": 0, "message": "", "at_s": NaN}',
+    "no object": "[]",
+}
+
+
+@pytest.mark.parametrize("forged", FORGED.values(), ids=FORGED.keys())
+def test_an_exit_file_that_a_job_wrote_silences_nobody(
+    manager: FakeManager, data_dir: Path, forged: str
+) -> None:
+    folder = '"${COTENANT_PROGRESS%/*}"'
+    script = f"""echo '{forged}' > {folder}/{attempt.EXIT}; echo '{forged}' > {folder}/{attempt.STARTED}
+        echo written; exec sleep 1000"""
+    manager.outbox = [start(1, script)]
+    with agent_on(manager, data_dir):
+        until(lambda: manager.log("job-1"), "it is written")
+        manager.outbox = [start(2, "exit 4", "job-2")]
+        assert manager.exit_of("job-2").exit_code == 4
+        manager.outbox = [stop(3)]
+        manager.exit_of("job-1")
+
+
+def test_a_worker_that_cannot_be_told_of_fails_alone(
+    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole = uplink.exit_report
+
+    def stumbling(worker: Worker, *rest: Any) -> WorkerReport:
+        if worker.key.job_id == "job-1":
+            raise ZeroDivisionError("a mistake")
+        return whole(worker, *rest)
+
+    monkeypatch.setattr(uplink, "exit_report", stumbling)
+    manager.outbox = [start(1, "exit 0"), start(2, "exit 4", "job-2")]
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-2").exit_code == 4
+        seen = manager.called["heartbeat"]
+        until(lambda: manager.called["heartbeat"] > seen + 3, "it goes on")
+        assert caplog.text.count("job-1.1.0: cannot be told of") == 1
+        assert folder_of(data_dir).exists()
 
 
 def test_one_output_that_cannot_be_taken_holds_up_no_other_job(manager: FakeManager, data_dir: Path) -> None:

@@ -104,6 +104,11 @@ def test_a_torn_stop_request_stops_all_the_same(job: Job) -> None:
     assert job.end().cause is EndCause.STOPPED
 
 
+def test_a_pipe_in_the_place_of_the_pace_does_not_hold_up_the_shim(job: Job) -> None:
+    job.shell(f"mkfifo {job.folder}/{attempt.SPEED}; {DEAF}").start().says("ready")
+    assert job.stop(0.0).end().cause is EndCause.STOPPED
+
+
 def test_a_grandchild_that_keeps_the_output_open_is_killed_with_the_job(job: Job) -> None:
     script = "sleep 1000 & setsid sleep 1000 & echo done; exit 3"
     end = job.shell(script).start().end()

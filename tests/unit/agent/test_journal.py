@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import json
+import math
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -163,13 +165,46 @@ def test_a_torn_exit_is_an_error_and_never_a_success(tmp_path: Path, torn: str) 
         attempt.read_exit(tmp_path)
 
 
-@pytest.mark.parametrize("torn", ["", "{", "[]", '{"pid": 1}', '{"pid": "x", "at_s": 1}'])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        *[("exit_code", value) for value in ("x", 1.5, True, 256, -256, [0], {})],
+        *[("message", value) for value in (None, 7, ["x"])],
+        *[("at_s", value) for value in (None, "x", -1.0, math.nan, math.inf, 1e13, True)],
+        *[("served_s", value) for value in ("x", -1.0, math.nan, math.inf, 1e13)],
+        *[("log_bytes", value) for value in (None, -1, 0.5, "x")],
+        *[("cause", value) for value in (None, 1, "fine", [])],
+        ("more", 1),
+    ],
+)
+def test_an_exit_that_no_runner_writes_is_an_error(tmp_path: Path, field: str, value: object) -> None:
+    attempt.write_exit(tmp_path, END)
+    stored = json.loads((tmp_path / attempt.EXIT).read_text())
+    (tmp_path / attempt.EXIT).write_text(json.dumps({**stored, field: value}))
+    with pytest.raises(BrokenFile, match=r"exit\.json"):
+        attempt.read_exit(tmp_path)
+
+
+@pytest.mark.parametrize("name", [attempt.EXIT, attempt.STARTED, attempt.STOP, attempt.ORDER])
+def test_a_file_that_would_hold_up_its_reader_is_broken(tmp_path: Path, name: str) -> None:
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(BrokenFile, match="not a plain file"):
+        attempt.read_object(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "torn",
+    [
+        *["", "{", "[]", "[" * 100_000, '{"pid": 1}', '{"pid": "x", "at_s": 1}', '{"pid": 1.5, "at_s": 1}'],
+        *['{"pid": 1, "at_s": NaN}', '{"pid": 1, "at_s": -1}', '{"pid": 1, "at_s": 1e999}'],
+    ],
+)
 def test_a_torn_start_counts_as_not_yet_written(tmp_path: Path, torn: str) -> None:
     (tmp_path / attempt.STARTED).write_text(torn)
     assert attempt.read_started(tmp_path) is None
 
 
-@pytest.mark.parametrize("torn", ["", "{", "[]", '{"grace_s": "long"}', "{}"])
+@pytest.mark.parametrize("torn", ["", "{", "[]", '{"grace_s": "long"}', '{"grace_s": NaN}', "{}"])
 def test_a_torn_stop_is_still_a_stop(tmp_path: Path, torn: str) -> None:
     (tmp_path / attempt.STOP).write_text(torn)
     assert attempt.read_stop(tmp_path) == StopRequest(5.0)
