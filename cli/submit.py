@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -11,12 +12,15 @@ from cli.failures import FAILED
 
 if TYPE_CHECKING:
     from manager.wire.client import Client
-    from manager.wire.models import JobSpec, JobView
+    from manager.wire.models import JobSpec, JobView, ProfileSpec
 
 MODES = ("any", "exclusive", "mig", "mps", "timeslice")
 ISOLATIONS = ("none", "tenant", "hardware")
 KINDS = ("training", "inference", "realtime", "interactive")
 """The words of the core, for completion without importing it; a test compares them with it."""
+
+PATIENCE_S = 12.0
+"""How long a manager that does not answer is asked again: more than one call may take by itself."""
 
 
 @click.command(
@@ -82,9 +86,7 @@ def submit(job_file: str | None, wait: bool, manager_url: str | None, **wishes: 
     """  # noqa: D301 - click reads the backspace character
     spec, profile = _checked(wishes, job_file)
     with connect(manager_url) as client:
-        if profile is not None:
-            client.put_profile(profile)
-        job = client.submit(spec)
+        job = _submitted(client, spec, profile)
         click.echo(job.job_id)
         if wait:
             return _waited(client, job.job_id)
@@ -94,7 +96,30 @@ def submit(job_file: str | None, wait: bool, manager_url: str | None, **wishes: 
     return 0
 
 
-def _checked(wishes: dict[str, Any], job_file: str | None) -> tuple[JobSpec, Any]:
+def _submitted(client: Client, spec: JobSpec, profile: ProfileSpec | None) -> JobView:
+    """The job once it is accepted; a manager that is starting again is waited for.
+
+    Raises:
+        Unreachable: it did not come back in time; the message tells whether the job may have been accepted.
+    """
+    from uuid import uuid4
+
+    from cli.follow import patiently
+    from placement.model import Unreachable
+
+    # One key for all tries: whichever of them arrives, it is one job.
+    key = str(uuid4())
+    # Asked first, so that a manager that is not there at all is known not to have accepted anything.
+    patiently(client.info, PATIENCE_S)
+    if profile is not None:
+        patiently(partial(client.put_profile, profile), PATIENCE_S)
+    try:
+        return patiently(partial(client.submit, spec, key), PATIENCE_S)
+    except Unreachable as error:
+        raise Unreachable(f"{error}; the job may have been accepted: see 'cotenant queue'") from error
+
+
+def _checked(wishes: dict[str, Any], job_file: str | None) -> tuple[JobSpec, ProfileSpec | None]:
     """The submission, and the profile to define before it if the user named a file."""
     from dataclasses import replace
     from pathlib import Path

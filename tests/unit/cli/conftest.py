@@ -13,7 +13,7 @@ from cli.main import main
 from manager.wire import client as wire_client
 from manager.wire import models
 from placement.lifecycle import ENDED, JobState
-from placement.model import NotFound
+from placement.model import NotFound, Unreachable
 
 NOW_S = 1_000.0
 
@@ -65,6 +65,16 @@ class FakeManager:
     gpu_views: list[models.GpuView] = field(default_factory=list)
     explanations: dict[str, models.ExplanationView] = field(default_factory=dict)
     event_views: list[models.JobEvent] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+    """The idempotency key of each try to submit."""
+    silent: dict[str, int] = field(default_factory=dict)
+    """How often each method does not answer before it does."""
+
+    def answer(self, method: str) -> None:
+        """Raise what the client raises while the manager is away."""
+        if self.silent.get(method, 0) > 0:
+            self.silent[method] -= 1
+            raise Unreachable("no manager answers")
 
     def hold(self, *views: models.JobView) -> None:
         for view in views:
@@ -86,15 +96,19 @@ class FakeClient:
         pass
 
     def info(self) -> models.InfoView:
+        self.manager.answer("info")
         return models.InfoView(
             version="0", policy="fifo", belief="none", epoch=1, started_s=0.0, now_s=NOW_S, database="sqlite"
         )
 
     def submit(self, spec: models.JobSpec, idempotency_key: str | None = None) -> models.JobView:
+        self.manager.keys.append(idempotency_key)
+        self.manager.answer("submit")
         self.manager.submitted.append(spec)
         return self.manager.lives.get("j1", [job_view("j1")])[0]
 
     def put_profile(self, spec: models.ProfileSpec) -> models.ProfileSpec:
+        self.manager.answer("put_profile")
         self.manager.profiles_put.append(spec)
         return spec
 

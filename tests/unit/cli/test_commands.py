@@ -235,6 +235,29 @@ def test_submit_says_that_a_job_is_rejected_at_once(manager, run):
     assert (answer.status, answer.out, answer.err) == (1, "j1\n", "j1 rejected: not enough GPU memory\n")
 
 
+def test_submit_asks_again_with_the_same_key(manager, run, tmp_path):
+    (tmp_path / "p.yaml").write_text("name: resnet\n")
+    manager.silent = {"info": 1, "put_profile": 1, "submit": 2}
+    answer = run("submit", "--profile", str(tmp_path / "p.yaml"), "--", "x")
+    assert (answer.status, answer.out) == (0, "j1\n")
+    assert len(manager.submitted) == 1
+    assert len(manager.keys) == 3
+    assert len(set(manager.keys)) == 1
+    assert manager.keys[0]
+    assert run("submit", "--", "x").status == 0
+    assert manager.keys[3] != manager.keys[0]
+
+
+@pytest.mark.parametrize(("silent", "accepted"), [("info", False), ("submit", True)])
+def test_submit_says_whether_a_job_may_have_been_accepted(manager, run, monkeypatch, silent, accepted):
+    monkeypatch.setattr("cli.submit.PATIENCE_S", 0.01)
+    manager.silent = {silent: 10**9}
+    answer = run("submit", "--", "x")
+    assert (answer.status, answer.out) == (3, "")
+    assert ("the job may have been accepted: see 'cotenant queue'" in answer.err) is accepted
+    assert answer.err.count("\n") == 1
+
+
 def test_submit_defines_the_profile_of_a_file_first(manager, run, tmp_path):
     (tmp_path / "p.yaml").write_text("name: resnet\nsm_milli: 500\n")
     assert run("submit", "--profile", str(tmp_path / "p.yaml"), "--", "x").status == 0
