@@ -5,11 +5,8 @@ from __future__ import annotations
 import heapq
 
 from placement.ledger import Ledger
-from placement.lifecycle import JobRecord, JobState, Move
+from placement.lifecycle import ACTIVE, JobRecord, JobState, Move
 from placement.model import StartWorker, StopCause, StopWorker
-
-ACTIVE = frozenset({JobState.STARTING, JobState.RUNNING, JobState.STOPPING})
-"""States in which an attempt is under way."""
 
 
 class Attempts:

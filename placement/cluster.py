@@ -65,9 +65,8 @@ class Cluster:
     """All nodes, what is free on them, and who holds what.
 
     Attributes:
-        gpus: int64 [nodes, slots, kernels.GPU_COLUMNS]; nodes: int64 [nodes, kernels.NODE_COLUMNS]; rows in
-        the
-            order of node ids, memory in bytes, compute in thousandths of a GPU.
+        gpus: int64 [nodes, slots, kernels.GPU_COLUMNS]; nodes: int64 [nodes, kernels.NODE_COLUMNS].
+            Rows are in the order of node ids, memory in bytes, compute in thousandths of a GPU.
         touched: rows whose figures changed, in order, since ``generation`` last grew.
     """
 

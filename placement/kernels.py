@@ -1,9 +1,8 @@
 """The inner loop of every search: what one node offers to one request.
 
 The functions below are plain Python over nested sequences.  With numba (the extra ``fast``) the same source
-is
-compiled and runs over the arrays; without it, few nodes are looked at by the plain functions and many at once
-by :mod:`placement.vectorised`.  All three give the same integers, so all decide alike.
+is compiled and runs over the arrays; without it, few nodes are looked at by the plain functions and many at
+once by :mod:`placement.vectorised`.  All three give the same integers, so all decide alike.
 """
 
 from __future__ import annotations

@@ -77,6 +77,8 @@ TRANSITIONS: dict[tuple[JobState, Move], JobState] = {
 
 ENDED = frozenset({S.SUCCEEDED, S.FAILED, S.CANCELLED, S.REJECTED})
 HOLDING = frozenset({S.PLACED, S.STARTING, S.RUNNING, S.STOPPING})
+ACTIVE = frozenset({S.STARTING, S.RUNNING, S.STOPPING})
+"""States in which an attempt is under way."""
 
 
 @dataclass(frozen=True, slots=True)

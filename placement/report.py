@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
-from placement.lifecycle import JobState
+from placement.lifecycle import ACTIVE, JobRecord, JobState
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +28,37 @@ class JobOutcome:
     slowdown: float | None
     max_slowdown: float | None
     preemptions: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What was measured of a job, live or simulated; see :class:`JobOutcome` for the units."""
+
+    gpu_milli: int = 0
+    served_s: float | None = None
+    slowdown: float | None = None
+
+
+def outcome_of(record: JobRecord, measured: Measured, now_s: float) -> JobOutcome:
+    """The outcome of a job so far; one that still runs counts with what it has held until now."""
+    job = record.job
+    held_s = record.held_s
+    if record.state in ACTIVE and record.placed_s is not None:
+        held_s += now_s - record.placed_s
+    return JobOutcome(
+        job_id=job.job_id,
+        tenant=job.tenant,
+        state=record.state,
+        submit_s=job.submit_s,
+        first_placed_s=record.first_placed_s,
+        ended_s=record.ended_s,
+        gpu_milli=measured.gpu_milli,
+        held_s=held_s,
+        served_s=measured.served_s,
+        slowdown=measured.slowdown,
+        max_slowdown=job.request.max_slowdown,
+        preemptions=record.preemptions,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +114,20 @@ def _mean(values: Sequence[float]) -> float | None:
     return sum(values) / len(values) if values else None
 
 
+def _held_and_served(outcomes: Sequence[JobOutcome], span: float) -> tuple[float | None, float | None]:
+    """GPU-time held and delivered as parts of what there was; None where there was none, or no measurement."""
+    if span <= 0:
+        return None, None
+    served = [o.gpu_milli * o.served_s for o in outcomes if o.served_s is not None]
+    held = sum(o.gpu_milli * o.held_s for o in outcomes)
+    return held / span, sum(served) / span if served else None
+
+
+def _broke_its_promise(outcome: JobOutcome) -> bool:
+    slowdown, accepted = outcome.slowdown, outcome.max_slowdown
+    return slowdown is not None and accepted is not None and slowdown > accepted
+
+
 def metrics_of(
     outcomes: Sequence[JobOutcome], capacity_gpu_milli: int, counters: RunCounters, end_s: float
 ) -> Metrics:
@@ -98,9 +143,7 @@ def metrics_of(
     slowdowns = sorted(o.slowdown for o in outcomes if o.slowdown is not None)
     begin_s = min((o.submit_s for o in outcomes), default=0.0)
     ends = [o.ended_s for o in outcomes if o.ended_s is not None and o.state is not JobState.REJECTED]
-    span = capacity_gpu_milli * (end_s - begin_s)
-    held = sum(o.gpu_milli * o.held_s for o in outcomes)
-    served = [o.gpu_milli * o.served_s for o in outcomes if o.served_s is not None]
+    allocation, utilisation = _held_and_served(outcomes, capacity_gpu_milli * (end_s - begin_s))
     wall_s = counters.wall_s
     return Metrics(
         jobs_total=len(outcomes),
@@ -113,15 +156,12 @@ def metrics_of(
         p50_wait_s=percentile(wait, 50),
         p99_wait_s=percentile(wait, 99),
         makespan_s=max(ends) - begin_s if ends else None,
-        gpu_allocation_ratio=held / span if span > 0 else None,
-        gpu_utilisation_ratio=sum(served) / span if span > 0 and served else None,
+        gpu_allocation_ratio=allocation,
+        gpu_utilisation_ratio=utilisation,
         mean_slowdown=_mean(slowdowns),
         p99_slowdown=percentile(slowdowns, 99),
         preemptions=sum(o.preemptions for o in outcomes),
-        promises_broken=sum(
-            o.slowdown is not None and o.max_slowdown is not None and o.slowdown > o.max_slowdown
-            for o in outcomes
-        ),
+        promises_broken=sum(map(_broke_its_promise, outcomes)),
         events=counters.events,
         decisions=counters.decisions,
         load_s=counters.load_s,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from placement.attempts import ACTIVE, Attempts
+from placement.attempts import Attempts
 from placement.ledger import Ledger
-from placement.lifecycle import ENDED, JobRecord, JobState, Move
+from placement.lifecycle import ACTIVE, ENDED, JobRecord, JobState, Move
 from placement.model import ExitCause, StopCause, WorkerExited, WorkerStarted
 from placement.placer import Placer
 
@@ -94,7 +94,6 @@ class Reports:
         failure, cause = record.first_failure, record.stop_cause
         if failure is None:
             record.exit_code = 0
-            record.served_s += record.attempt_served_s or 0.0
             self._end(record, Move.SUCCEED, now_s)
         elif cause is StopCause.CANCELLED:
             record.exit_code = failure.exit_code
@@ -122,6 +121,7 @@ class Reports:
         self._end(record, Move.FAIL, now_s)
 
     def _requeue(self, record: JobRecord, now_s: float, note: str) -> None:
+        record.attempt_served_s = None
         record.started_workers.clear()
         record.exited_workers.clear()
         self._ledger.note(record.move(Move.REQUEUE, now_s, note))
@@ -129,6 +129,8 @@ class Reports:
 
     def _end(self, record: JobRecord, move: Move, now_s: float) -> None:
         record.ended_s = now_s
+        record.served_s += record.attempt_served_s or 0.0
+        record.attempt_served_s = None
         self._ledger.note(record.move(move, now_s, record.failure))
 
 

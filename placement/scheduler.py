@@ -36,7 +36,7 @@ from placement.policies import Policy
 from placement.reports import Reports
 from placement.search import Search
 
-_FIRST = frozenset({NodeJoined, NodeLost, ProfileDefined})
+_FIRST = frozenset({NodeJoined, NodeLost, NodeFenced, ProfileDefined})
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,7 @@ class Scheduler:
                 changed |= members.get(event.node.node_id) != event.node
                 members[event.node.node_id] = event.node
                 self.cluster.set_up(event.node.node_id, up=True)
-            elif isinstance(event, NodeLost):
+            elif isinstance(event, NodeLost | NodeFenced):
                 self.cluster.set_up(event.node_id, up=False)
             elif isinstance(event, ProfileDefined):
                 self._define(event.profile)

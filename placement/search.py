@@ -1,8 +1,7 @@
 """The one search over exclusive GPUs, MIG slices, MPS shares and time slices.
 
 Each demand keeps a row of node scores per mode and follows the cluster's log of touched nodes, so a look
-costs
-what changed since that demand was last looked at, not the size of the cluster.
+costs what changed since that demand was last looked at, not the size of the cluster.
 """
 
 from __future__ import annotations

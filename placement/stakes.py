@@ -135,8 +135,7 @@ class Stakes:
         """Per node that could be freed enough, the entries to push out, last in rank first; ``most`` nodes.
 
         ``missing`` is what is wanting per cluster row, in the unit of ``amount``.  Nodes whose victims rank
-        last
-        come first: such victims can hardly push out others in turn.
+        last come first: such victims can hardly push out others in turn.
         """
         entries = entries[amount[entries] > 0]
         if not len(entries):

@@ -1,8 +1,8 @@
 """Who waits, in which order, and whom it is worth trying.
 
 Jobs that ask for the same form a group.  A group whose first job did not fit is blocked: it is not tried
-again
-until something is freed that could help it, so a decision costs what changed and not the length of the queue.
+again until something is freed that could help it, so a decision costs what changed and not the length of
+the queue.
 """
 
 from __future__ import annotations

@@ -6,10 +6,9 @@ the residents of a touched GPU are looked at again.
 
 from __future__ import annotations
 
-import dataclasses
 import gc
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -32,10 +31,9 @@ from placement.model import (
     StopWorker,
     WorkerExited,
     WorkerStarted,
-    model_matches,
 )
 from placement.policies import policy_named
-from placement.report import JobOutcome, Metrics, RunCounters, metrics_of
+from placement.report import JobOutcome, Measured, Metrics, RunCounters, metrics_of, outcome_of
 from placement.scheduler import Scheduler, Step
 from placement.trace import TraceRow
 from simulator.clock import ARRIVAL, NORMAL, Environment
@@ -230,8 +228,8 @@ class _World:
         shares = [share for command in workers for share in command.assignment.shares]
         solo_s = row.duration_s
         if row.duration_by_model_s is not None:
-            models = {self._gpu_models[share.gpu_uuid] for share in shares}
-            solo_s = max(_on_model(row.duration_by_model_s, model) for model in models)
+            times_s = [row.solo_s(self._gpu_models[share.gpu_uuid]) for share in shares]
+            solo_s = max((time_s for time_s in times_s if time_s is not None), default=None)
         if run.attempt == 0:
             run.remaining_s = solo_s
         elif solo_s != run.solo_s and solo_s is not None and run.solo_s and run.remaining_s is not None:
@@ -302,41 +300,20 @@ class _World:
             self._progress(self._ended, len(self._outcomes))
 
     def _outcome(self, record: JobRecord, run: Running | None) -> JobOutcome:
-        job = record.job
-        return JobOutcome(
-            job_id=job.job_id,
-            tenant=job.tenant,
-            state=record.state,
-            submit_s=job.submit_s,
-            first_placed_s=record.first_placed_s,
-            ended_s=record.ended_s,
-            gpu_milli=run.gpu_milli if run is not None else 0,
-            held_s=record.held_s,
-            served_s=run.served_s if run is not None else None,
-            slowdown=run.observed_slowdown if run is not None else None,
-            max_slowdown=job.request.max_slowdown,
-            preemptions=record.preemptions,
-        )
+        measured = Measured()
+        if run is not None:
+            measured = Measured(run.gpu_milli, run.served_s, run.observed_slowdown)
+        return outcome_of(record, measured, self.env.now)
 
     def outcomes(self) -> list[JobOutcome]:
         """One outcome per row, also of jobs that still run or wait when nothing more will happen."""
         now_s = self.env.now
         for record in list(self.scheduler.records()):
             run = self._running.get(record.job.job_id)
-            outcome = self._outcome(record, run)
             if run is not None and record.state is JobState.RUNNING:
                 run.settle(now_s)
-                held_s = record.held_s + now_s - (now_s if record.placed_s is None else record.placed_s)
-                outcome = dataclasses.replace(self._outcome(record, run), held_s=held_s)
-            self._outcomes[self._sequence[record.job.job_id]] = outcome
+            self._outcomes[self._sequence[record.job.job_id]] = self._outcome(record, run)
         return [outcome for outcome in self._outcomes if outcome is not None]
-
-
-def _on_model(known: Mapping[str, float], model: str) -> float:
-    """The entry of that model, or of the family it belongs to: ``v100`` for ``V100-SXM2-32GB``."""
-    if model in known:
-        return known[model]
-    return next(duration_s for name, duration_s in known.items() if model_matches(name, model))
 
 
 def _never_runnable(row: TraceRow) -> JobOutcome:

@@ -83,7 +83,7 @@ def parse_compute(text: str, what: str = "compute") -> int | None:
     if factor is None:
         raise InvalidAmount(f"{what}: unknown unit in {text!r}; write 30%, 300m, 0.3 or auto")
     milli = round(number * factor)
-    if not 1 <= milli <= WHOLE_GPU_MILLI:
+    if milli < 1 or number * factor > WHOLE_GPU_MILLI:
         raise InvalidAmount(f"{what}: {text!r} is out of range; it must be above 0 and at most 100%")
     return milli
 

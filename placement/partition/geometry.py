@@ -35,8 +35,7 @@ class MigGeometry:
     """The slices of one GPU model, with tables over all 4,096 occupancies.
 
     Attributes:
-        start: int8 [4096, profiles]: the start slice that keeps most placements possible, -1 where none is
-        free.
+        start: int8 [4096, profiles]: the start slice that keeps most placements possible, -1 where none is.
         room: int8 [4096, profiles]: how many more slices of that profile fit.
         free_milli: int32 [4096]: compute not in any slice, in thousandths of the GPU, rounded down.
     """

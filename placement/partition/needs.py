@@ -48,7 +48,12 @@ def needs_of(
         needs[mode] = Need(mode, compute, memory)
     geometry = geometry_of(model) if Mode.MIG in modes else None
     if geometry is not None:
-        chosen = _mig_profile(geometry, request, compute, memory)
+        wanted: int | None = compute
+        if request.compute_milli is None and (
+            request.mig_profile is not None or _sized_by_memory(profile, memory)
+        ):
+            wanted = None
+        chosen = _mig_profile(geometry, request.mig_profile, wanted, memory)
         if chosen is not None:
             cut = geometry.profiles[chosen]
             needs[Mode.MIG] = Need(Mode.MIG, geometry.compute_milli(cut), cut.memory_bytes, chosen)
@@ -84,21 +89,20 @@ def _compute_milli(
     return min(max(rounded, AUTO_STEP_MILLI), WHOLE_GPU_MILLI)
 
 
+def _sized_by_memory(profile: Profile | None, memory_bytes: int | None) -> bool:
+    """Whether an automatic share follows the memory: then the memory alone chooses the slice."""
+    return memory_bytes is not None and (profile is None or profile.sm_milli is None)
+
+
 def _mig_profile(
-    geometry: MigGeometry, request: Request, compute_milli: int, memory_bytes: int | None
+    geometry: MigGeometry, name: str | None, compute_milli: int | None, memory_bytes: int | None
 ) -> int | None:
     """The named profile, else the smallest that holds compute and memory; media slices only by name."""
-    stated = request.compute_milli
     fitting = [
         (cut.compute_slices, cut.memory_slices, i)
         for i, cut in enumerate(geometry.profiles)
-        if (cut.name == request.mig_profile if request.mig_profile is not None else not cut.media)
+        if (cut.name == name if name is not None else not cut.media)
         and (memory_bytes is None or cut.memory_bytes >= memory_bytes)
-        and _holds(geometry.compute_milli(cut), compute_milli if request.mig_profile is None else stated)
+        and (compute_milli is None or geometry.compute_milli(cut) >= compute_milli)
     ]
     return min(fitting)[2] if fitting else None
-
-
-def _holds(slice_milli: int, wanted_milli: int | None) -> bool:
-    # 7g is the whole GPU although seven rounded slices add up to 1000 only by definition.
-    return wanted_milli is None or slice_milli >= wanted_milli

@@ -35,8 +35,10 @@ def register(name: str, *, order: Callable[[], OrderPolicy] | None = None,
     """Add a policy of one's own under a new name.
 
     Raises:
-        InvalidSpec: the name is taken or holds a ``+``.
+        InvalidSpec: the name is taken or holds a ``+``, or there is nothing to add.
     """
+    if order is None and placement is None:
+        raise InvalidSpec(f"policy {name!r}: give an order, a placement, or both")
     if "+" in name or name in ORDERS or name in PLACEMENTS:
         raise InvalidSpec(f"policy name {name!r} is taken or contains '+'")
     if order is not None:

@@ -237,7 +237,8 @@ def test_a_lost_node_costs_no_retry():
         ([NodeLost("m")], ["start new.0 n-0"]),
         ([NodeLost("m"), NodeLost("n")], []),
         ([NodeLost("m"), NodeJoined(PAIR[0])], ["start new.0 m-0"]),
-        ([NodeFenced("m")], ["start new.0 m-0"]),
+        ([NodeFenced("m")], ["start new.0 n-0"]),
+        ([NodeJoined(PAIR[0]), NodeFenced("m")], ["start new.0 n-0"]),
     ],
 )
 def test_nothing_new_goes_to_a_lost_node(events, orders):
@@ -313,7 +314,7 @@ def test_the_earliest_of_several_limits_comes_first():
         ([exited("job"), exited("job", worker=1, served_s=5.0)], 5.0),
         ([exited("job"), exited("job", worker=1)], 0.0),
         ([exited("job", served_s=7.0), exited("job", served_s=1.0), exited("job", worker=1)], 7.0),
-        ([exited("job", 1, served_s=7.0), stopped("job", worker=1, served_s=5.0)], 0.0),
+        ([exited("job", 1, served_s=7.0), stopped("job", worker=1, served_s=5.0)], 5.0),
     ],
 )
 def test_the_work_of_a_gang_is_that_of_its_slowest_worker(ends, served_s):

@@ -90,6 +90,7 @@ AUTOMATIC = [
 ]
 SLICES = [
     (Request(modes=MIG), A100, mig("1000 78.5G 7g.80gb")),
+    (Request(modes=MIG, memory_bytes=9 * GIB), A100, mig("142 9.619G 1g.10gb")),
     (Request(modes=MIG, compute_milli=1), A100, mig("142 9.619G 1g.10gb")),
     (Request(modes=MIG, compute_milli=142), A100, mig("142 9.619G 1g.10gb")),
     (Request(modes=MIG, compute_milli=143), A100, mig("285 19.5G 2g.20gb")),

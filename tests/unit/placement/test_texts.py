@@ -17,6 +17,7 @@ from placement.model import (
     StartWorker,
     StopCause,
     StopWorker,
+    UnknownName,
 )
 from placement.scheduler import Step
 from placement.trace import TraceRow
@@ -118,6 +119,7 @@ def test_a_row_becomes_a_job_that_tells_its_duration_only_if_it_may(known, durat
         (None, None, "k80", None),
         (60.0, {"k80": 90.0}, "k80", 90.0),
         (None, {"k80": 90.0, "v100": 10.0}, "v100", 10.0),
+        (None, {"k80": 90.0, "v100": 10.0}, "V100-SXM2-32GB", 10.0),
     ],
 )
 def test_the_solo_time_of_a_row(duration_s, by_model, model, solo_s):
@@ -126,5 +128,5 @@ def test_the_solo_time_of_a_row(duration_s, by_model, model, solo_s):
 
 
 def test_a_model_that_a_row_does_not_know_is_no_place_for_it():
-    with pytest.raises(KeyError):
+    with pytest.raises(UnknownName):
         TraceRow("row", 0.0, Request(), 60.0, {"k80": 90.0}).solo_s("v100")
