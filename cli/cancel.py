@@ -23,7 +23,7 @@ def cancel(jobs: tuple[str, ...], manager_url: str | None) -> int:
 
     \b
     Examples:
-      cotenant cancel 01hx3k
+      cotenant cancel job-1
       cotenant cancel $(cotenant queue --tenant vision -o json | jq -r '.[].job_id')
     """  # noqa: D301 - click reads the backspace character
     from placement.model import NotFound

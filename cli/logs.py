@@ -32,9 +32,9 @@ def logs(job: str, follow: bool, worker: int, attempt: int | None, manager_url: 
 
     \b
     Examples:
-      cotenant logs 01hx3k
-      cotenant logs -f 01hx3k
-      cotenant logs --worker 1 --attempt 2 01hx3k
+      cotenant logs job-1
+      cotenant logs -f job-1
+      cotenant logs --worker 1 --attempt 2 job-1
     """  # noqa: D301 - click reads the backspace character
     from cli.follow import patiently
 

@@ -23,9 +23,9 @@ def status(job: str, output: str, manager_url: str | None) -> None:
 
     \b
     Examples:
-      cotenant status 01hx3k
-      cotenant status 01hx3k -o wide     # with its command, its variables and GPU UUIDs
-      cotenant status 01hx3k -o json
+      cotenant status job-1
+      cotenant status job-1 -o wide     # with its command, its variables and GPU UUIDs
+      cotenant status job-1 -o json
     """  # noqa: D301 - click reads the backspace character
     from cli.job_columns import model_json
     from cli.tables import Format, show_json

@@ -12,7 +12,13 @@ _FRACTION = click.FloatRange(0, 1)
 
 @click.group(short_help="Generate traces.")
 def trace() -> None:
-    """Make workloads for `cotenant simulate`."""
+    """Make workloads for `cotenant simulate`.
+
+    \b
+    Examples:
+      cotenant trace generate jobs.csv --jobs 5000 --seed 7
+      cotenant simulate jobs.csv --cluster 8x8xA100-SXM4-80GB
+    """  # noqa: D301 - click reads the backspace character
 
 
 @trace.command(short_help="Write a synthetic trace.")

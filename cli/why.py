@@ -29,8 +29,8 @@ def why(job: str, output: str, manager_url: str | None) -> None:
 
     \b
     Examples:
-      cotenant why 01hx3k
-      cotenant why 01hx3k -o json
+      cotenant why job-1
+      cotenant why job-1 -o json
     """  # noqa: D301 - click reads the backspace character
     from cli.job_columns import model_json
     from cli.tables import Format, show_json

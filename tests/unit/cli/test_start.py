@@ -42,12 +42,20 @@ def test_the_help_of_the_program_imports_nothing_heavy():
     assert not loaded_after("import cli.main\nassert cli.main.main(['--help']) == 0") & HEAVY
 
 
-@pytest.mark.parametrize("name", sorted(set(COMMANDS) - {"simulate", "trace"}))
+@pytest.mark.parametrize("name", [*sorted(COMMANDS), "trace generate"])
 def test_help_of_a_command_has_examples_and_needs_no_manager(run, name):
-    answer = run(name, "--help")
+    answer = run(*name.split(), "--help")
     assert (answer.status, answer.err) == (0, "")
-    assert "Example" in answer.out
-    assert f"cotenant {name}" in answer.out
+    assert "\n  Examples:\n" in answer.out
+    examples = answer.out.partition("  Examples:\n")[2].partition("\n\n")[0].splitlines()
+    assert any(line.startswith(f"    cotenant {name}") for line in examples), "not one a line, or none"
+    assert "\b" not in answer.out
+    assert "\\b" not in answer.out
+
+
+@pytest.mark.parametrize("name", ["status", "logs", "cancel", "why"])
+def test_ids_in_examples_look_like_those_that_the_manager_gives(run, name):
+    assert "job-1" in run(name, "--help").out
 
 
 @pytest.mark.parametrize("name", sorted(COMMANDS))
