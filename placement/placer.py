@@ -54,11 +54,11 @@ class Placer:
         for record in waiting:
             self.queue(record)
 
-    def profile_changed(self) -> None:
+    def profile_changed(self, name: str) -> None:
         """A profile has another meaning: for those who wait, and for those who hold shares."""
-        self.cluster.renew(
-            self._ledger.holder_of(record.job) for record in self._ledger if record.assignments
-        )
+        holding = [record.job for record in self._ledger if record.assignments and record.job.profile == name]
+        if holding:
+            self.cluster.renew(self._ledger.holder_of(job) for job in holding)
         self.queue_again()
 
     def nodes_changed(self) -> None:

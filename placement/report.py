@@ -115,7 +115,7 @@ def _mean(values: Sequence[float]) -> float | None:
 
 
 def _held_and_served(outcomes: Sequence[JobOutcome], span: float) -> tuple[float | None, float | None]:
-    """GPU-time held and delivered as parts of what there was; None where there was none, or no measurement."""
+    """GPU-time held and delivered as parts of what there was; None where nothing was, or was measured."""
     if span <= 0:
         return None, None
     served = [o.gpu_milli * o.served_s for o in outcomes if o.served_s is not None]

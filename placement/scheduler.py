@@ -141,7 +141,7 @@ class Scheduler:
             self._ledger.profiles[profile.name] = profile
             self._search.forget()
             self._bare.forget()
-            self._placer.profile_changed()
+            self._placer.profile_changed(profile.name)
 
     # -- submission ----------------------------------------------------------------------------------------
 
