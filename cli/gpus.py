@@ -43,11 +43,12 @@ def gpus(output: str, manager_url: str | None) -> None:
 
     with connect(manager_url) as client:
         listed = sorted(client.gpus(), key=lambda gpu: (gpu.node_id, gpu.slot))
-        names = {job.job_id: job.name for job in client.jobs()}
-    if Format(output) is Format.JSON:
-        show_json([model_json(gpu) for gpu in listed])
-    else:
-        show(gpu_listing(listed, names), output)
+        if Format(output) is Format.JSON:
+            show_json([model_json(gpu) for gpu in listed])
+            return
+        # Whoever holds a share has not ended.
+        names = {job.job_id: job.name for job in client.jobs(ended=False)}
+    show(gpu_listing(listed, names), output)
 
 
 def gpu_listing(listed: Sequence[GpuView], names: Mapping[str, str]) -> Listing[GpuRow]:

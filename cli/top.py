@@ -45,11 +45,8 @@ class Picture:
     @classmethod
     def of(cls, client: Client) -> Picture:
         """Ask the manager."""
-        from placement.lifecycle import ENDED
-
         gpus = sorted(client.gpus(), key=lambda gpu: (gpu.node_id, gpu.slot))
-        jobs = [job for job in client.jobs() if job.state not in ENDED]
-        return cls(client.info(), gpus, jobs)
+        return cls(client.info(), gpus, client.jobs(ended=False))
 
     def names(self) -> dict[str, str]:
         """The names of jobs, by id."""

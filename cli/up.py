@@ -187,11 +187,10 @@ def _greet(endpoint: Endpoint, nodes: Sequence[NodeView], client: Client) -> Non
 def _say_goodbye(client: Client, signals: StopSignals, go_on_s: float | None) -> None:
     """Say what becomes of the jobs, and end them if the user wants that."""
     from cli.texts import duration_text
-    from placement.lifecycle import ENDED
     from placement.model import CotenantError
 
     try:
-        live = [job.job_id for job in client.jobs() if job.state not in ENDED]
+        live = [job.job_id for job in client.jobs(ended=False)]
         if not live:
             return
         if go_on_s is not None:

@@ -70,6 +70,9 @@ class FakeManager:
     silent: dict[str, int] = field(default_factory=dict)
     """How often each method does not answer before it does."""
 
+    sent: list[models.JobView] = field(default_factory=list)
+    """What went over the wire in answer to a question for jobs."""
+
     def answer(self, method: str) -> None:
         """Raise what the client raises while the manager is away."""
         if self.silent.get(method, 0) > 0:
@@ -112,9 +115,19 @@ class FakeClient:
         self.manager.profiles_put.append(spec)
         return spec
 
-    def jobs(self, state: JobState | None = None, tenant: str | None = None) -> list[models.JobView]:
+    def jobs(
+        self, state: JobState | None = None, tenant: str | None = None, *, ended: bool | None = None
+    ) -> list[models.JobView]:
         views = [life[-1] for life in self.manager.lives.values()]
-        return [v for v in views if state in (None, v.state) and tenant in (None, v.tenant)]
+        sent = [
+            view
+            for view in views
+            if state in (None, view.state)
+            and tenant in (None, view.tenant)
+            and ended in (None, view.state in ENDED)
+        ]
+        self.manager.sent += sent
+        return sent
 
     def job(self, job_id: str) -> models.JobView:
         life = self.manager.lives.get(job_id)

@@ -58,6 +58,13 @@ def test_queue_selects(manager, run, options, jobs):
     assert [job["job_id"] for job in json.loads(answer.out)] == jobs
 
 
+@pytest.mark.parametrize("command", ["queue", "queue --tenant vision", "gpus", "gpus -o json", "top"])
+def test_jobs_that_have_ended_are_not_even_sent(manager, run, command):
+    manager.hold(job_view("j1"), RUNNING, FAILED, FAILED.model_copy(update={"tenant": "vision"}))
+    assert run(*command.split()).status == 0
+    assert JobState.FAILED not in {view.state for view in manager.sent}
+
+
 def test_empty_queue_says_so_on_stderr_only(manager, run):
     answer = run("queue")
     assert (answer.status, answer.out, answer.err) == (0, "", "no jobs\n")
