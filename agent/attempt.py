@@ -2,6 +2,10 @@
 
 It is all that a runner shim and its agent share, so either may die at any moment.  Files that are
 replaced are replaced whole.  The standard library alone: the shim imports this.
+
+A job runs as the same user as its shim and can reach this folder.  So nothing here is believed without a look
+at its form, and an exit only when the shim's lock is free; but a job that sets out to kill its shim and to
+write a well-formed exit is not kept from it.  That takes a user of its own for each tenant.
 """
 
 from __future__ import annotations

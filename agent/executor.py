@@ -247,6 +247,13 @@ def _shares(command: AgentCommand) -> tuple[Share, ...]:
 
 
 def _end_of(folder: Path) -> Exit | None:
+    """How it ended; None while a shim is there, whose last word is its last act."""
+    if not (folder / attempt.EXIT).exists() or attempt.has_shim(folder):
+        return None
+    return _last_word(folder)
+
+
+def _last_word(folder: Path) -> Exit | None:
     try:
         return attempt.read_exit(folder)
     except BrokenFile as error:
@@ -264,7 +271,7 @@ def _given_up(folder: Path, message: str) -> Exit | None:
         return None
     try:
         if (folder / attempt.STARTING).exists():
-            return _end_of(folder)
+            return _last_word(folder)
         with contextlib.suppress(OSError):
             attempt.write_exit(folder, end)
     finally:

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent import attempt, uplink
+from agent import attempt
 from agent.executor import Worker
 from agent.partitioner import Partitioner, Prepared
+from agent.reports import exit_report
 from agent.simulated import SimulatedDevices
 from manager.wire.agent_models import (
     WorkerReport,
+    WorkerState,
 )
 from manager.wire.models import AssignmentView
 from placement.model import (
@@ -78,17 +81,40 @@ def test_an_exit_file_that_a_job_wrote_silences_nobody(
         manager.exit_of("job-1")
 
 
+def test_an_end_that_a_job_wrote_itself_is_believed_only_when_its_shim_is_gone(
+    manager: FakeManager, data_dir: Path
+) -> None:
+    end = '{"cause": "exited", "exit_code": 0, "message": "", "at_s": 1.0}'
+    manager.outbox = [
+        start(
+            1,
+            f"""echo '{end}' > ${{COTENANT_PROGRESS%/*}}/{attempt.EXIT}; read line < $FIFO; exit 9""",
+            env={"FIFO": str(data_dir / "fifo")},
+        )
+    ]
+    with agent_on(manager, data_dir):
+        os.mkfifo(data_dir / "fifo")
+        until((folder_of(data_dir) / attempt.EXIT).exists, "it is written")
+        seen = len(manager.beats)
+        until(lambda: len(manager.beats) > seen + 5, "the agent has looked")
+    with agent_on(manager, data_dir):  # nor does the next agent believe it
+        seen = len(manager.beats)
+        until(lambda: len(manager.beats) > seen + 5, "the agent has looked")
+        assert [worker.state for worker in manager.beats[-1].workers] == [WorkerState.RUNNING]
+        assert "job-1/1/0/exited" not in manager.reports
+        (data_dir / "fifo").write_text("go\n")
+        assert manager.exit_of("job-1").exit_code == 9
+
+
 def test_a_worker_that_cannot_be_told_of_fails_alone(
     manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    whole = uplink.exit_report
-
     def stumbling(worker: Worker, *rest: Any) -> WorkerReport:
         if worker.key.job_id == "job-1":
             raise ZeroDivisionError("a mistake")
-        return whole(worker, *rest)
+        return exit_report(worker, *rest)
 
-    monkeypatch.setattr(uplink, "exit_report", stumbling)
+    monkeypatch.setattr("agent.uplink.exit_report", stumbling)
     manager.outbox = [start(1, "exit 0"), start(2, "exit 4", "job-2")]
     with agent_on(manager, data_dir):
         assert manager.exit_of("job-2").exit_code == 4
