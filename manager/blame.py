@@ -1,54 +1,79 @@
 """Finds what the scheduler cannot stand, by trying without it.
 
-A bug that one job sets off must cost that job and nobody else.  The trials are what-ifs on fresh images of
-the store; nothing of them is kept.
+A bug that one job sets off must cost that job and nobody else.  The trials are what-ifs on copies of one
+image of the store; nothing of them is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+import copy
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, fields, replace
 
-from manager.store import CoreImage, Steps
-from placement.lifecycle import JobState
+from manager.store import CoreImage
+from placement.lifecycle import JobRecord, JobState
 from placement.model import Event
 from placement.scheduler import Scheduler
 
-SUSPECTS = 200
-"""Waiting jobs that are tried, the latest first: one that waits for long has been looked at many times."""
+MOST_CULPRITS = 3
+"""If more waiting jobs than that had to go, the bug is not theirs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """One investigation at one moment; ``build`` makes a scheduler of an image."""
+    """One investigation at one moment; ``build`` makes a scheduler of an image and may change its records."""
 
-    steps: Steps
+    image: CoreImage
     build: Callable[[CoreImage], Scheduler]
     now_s: float
 
-    def works(self, events: Sequence[Event] = (), without: str | None = None) -> bool:
-        """Whether a step with these events succeeds on the state of the store, without that waiting job.
-
-        Raises:
-            OperationFailed: the store refuses.
-        """
-        image = self.steps.load()
-        if without is not None:
-            records = tuple(record for record in image.records if record.job.job_id != without)
-            image = replace(image, records=records)
+    def works(self, events: Sequence[Event] = (), without: Collection[str] = ()) -> bool:
+        """Whether a step with these events succeeds on the image, without those waiting jobs."""
+        kept = tuple(_copy(each) for each in self.image.records if each.job.job_id not in without)
         try:
-            self.build(image).step(events, self.now_s)
+            self.build(replace(self.image, records=kept)).step(events, self.now_s)
         except MemoryError:
             raise
         except Exception:
             return False
         return True
 
-    def culprit(self, events: Sequence[Event] = ()) -> str | None:
-        """The waiting job without which a step with these events succeeds, None if there is no such one."""
-        waiting = [record.job for record in self.steps.load().records if record.state is JobState.QUEUED]
+    def culprits(self, events: Sequence[Event] = ()) -> tuple[str, ...]:
+        """The few waiting jobs without which a step with these events succeeds, none if there are no such."""
+        waiting = [each.job for each in self.image.records if each.state is JobState.QUEUED]
         waiting.sort(key=lambda job: job.sequence, reverse=True)
-        for job in waiting[:SUSPECTS]:
-            if self.works(events, without=job.job_id):
-                return job.job_id
-        return None
+        suspects = [job.job_id for job in waiting]
+        found: list[str] = []
+        while suspects and len(found) < MOST_CULPRITS:
+            last = self._first_that_matters(events, suspects, found)
+            if last is None:
+                break
+            found.append(suspects.pop(last))
+            if self.works(events, found):
+                return tuple(found)
+        return ()
+
+    def _first_that_matters(
+        self, events: Sequence[Event], suspects: Sequence[str], gone: Sequence[str]
+    ) -> int | None:
+        """Of jobs that are taken away one after the other, the one with which the step begins to succeed."""
+        fails, works = 0, len(suspects)
+        if not self.works(events, {*gone, *suspects}):
+            return None
+        while works - fails > 1:
+            middle = (fails + works) // 2
+            if self.works(events, {*gone, *suspects[:middle]}):
+                works = middle
+            else:
+                fails = middle
+        return works - 1
+
+
+def _copy(record: JobRecord) -> JobRecord:
+    """A record of its own; what it holds is shared where it cannot change."""
+    copied = copy.copy(record)
+    for field in fields(copied):
+        value = getattr(copied, field.name)
+        if isinstance(value, set | dict | list):
+            setattr(copied, field.name, copy.copy(value))
+    return copied

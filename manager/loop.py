@@ -19,6 +19,7 @@ from manager.changes import changed_records, new_pairs, node_states
 from manager.clock import Clock
 from manager.dispatch.commands import outbox_entry
 from manager.leases import Leases
+from manager.roster import Roster
 from manager.store import CoreImage, InboxRow, NodeState, Quarantined, StepWrite, Store, Superseded
 from manager.store.codec import decode_event
 from placement.interference import model_named
@@ -124,6 +125,7 @@ class Loop:
     def __init__(self, store: Store, core: CoreSettings, clock: Clock, leases: Leases) -> None:
         self.listeners = LoopListeners()
         self.counters = LoopCounters()
+        self.roster = Roster()
         self._store = store
         self._core = core
         self._clock = clock
@@ -262,9 +264,9 @@ class Loop:
                 raise
             except Exception as error:
                 now_s = self._clock.now_s()
-                suspect = Blame(self._store.steps, self._core.scheduler, now_s).culprit()
-                self._eject(suspect, now_s, error)
+                self._eject(self._blame(now_s).culprits(), now_s, error)
                 return self._ready()
+            self.roster.reset(image.records)
             self._brain = _Brain(
                 scheduler,
                 dict(image.versions),
@@ -304,31 +306,35 @@ class Loop:
             self._take(_Batch((), batch.leases, batch.now_s))
 
     def _resolve(self, batch: _Batch, error: Exception) -> None:
-        """Put away the event that is to blame, or reject the waiting job that is; the next turn goes on.
+        """Put away the event that is to blame, or reject the waiting jobs that are; the next turn goes on.
 
         Raises:
             OperationFailed: neither is to blame.
         """
-        blame = Blame(self._store.steps, self._core.scheduler, batch.now_s)
+        blame = self._blame(batch.now_s)
         row = batch.rows[0] if batch.rows else None
         event = _decoded(row) if row is not None else None
-        suspect: str | None = None
+        suspects: tuple[str, ...] = ()
         if event is not None and not isinstance(event, JobSubmitted):
-            suspect = blame.culprit([event])
+            suspects = blame.culprits([event])
         elif row is None:
-            suspect = blame.culprit(batch.leases)
-        if suspect is None and row is not None and blame.works():
+            suspects = blame.culprits(batch.leases)
+        if not suspects and row is not None and blame.works():
             log.error("the scheduler failed on %s: %s", row.kind, _one_line(error), exc_info=error)
             self._store.steps.quarantine(Quarantined(row, _one_line(error), batch.now_s, event))
         else:
-            self._eject(suspect or blame.culprit(), batch.now_s, error)
+            self._eject(suspects or blame.culprits(), batch.now_s, error)
 
-    def _eject(self, job_id: str | None, now_s: float, error: Exception) -> None:
-        if job_id is None:
+    def _blame(self, now_s: float) -> Blame:
+        return Blame(self._store.steps.load(), self._core.scheduler, now_s)
+
+    def _eject(self, job_ids: Sequence[str], now_s: float, error: Exception) -> None:
+        if not job_ids:
             message = f"the scheduler failed and no event or waiting job is to blame: {_one_line(error)}"
             raise OperationFailed(message) from error
-        log.error("the scheduler failed on %s: %s", job_id, _one_line(error), exc_info=error)
-        self._store.steps.eject(job_id, _one_line(error), now_s)
+        for job_id in job_ids:
+            log.error("the scheduler failed on %s: %s", job_id, _one_line(error), exc_info=error)
+            self._store.steps.eject(job_id, _one_line(error), now_s)
 
     def _commit(self, batch: _Batch, events: Sequence[Event], step: Step) -> None:
         brain = self._ready()
@@ -348,6 +354,7 @@ class Loop:
         )
         brain.versions.update(self._store.steps.commit(write, brain.versions))
         self.counters.steps += 1
+        self.roster.update(records)
         for node, state in nodes:
             brain.nodes[node.node_id] = node
             self._leases.settle(node.node_id, state, batch.now_s)

@@ -15,15 +15,10 @@ from manager.clock import Clock
 from manager.dispatch.commands import stop_entry
 from manager.leases import LeaseTimes
 from manager.loop import Loop
+from manager.roster import Worker
 from manager.store import Store
 from manager.wire.agent_models import HeldWorker, WorkerState
-from placement.lifecycle import JobState
 from placement.model import ExitCause, StopCause, StopWorker, WorkerExited
-from placement.scheduler import Scheduler
-
-Worker = tuple[str, int, int]
-"""Job id, attempt, worker."""
-_ACTIVE = (JobState.STARTING, JobState.RUNNING, JobState.STOPPING)
 
 
 class Reconciler:
@@ -41,10 +36,12 @@ class Reconciler:
         """Take the list of one heartbeat.
 
         Raises:
-            OperationFailed: the store or the scheduler is out of order at the moment.
+            OperationFailed: the store refuses.
         """
         states = {(each.job_id, each.attempt, each.worker): each.state for each in held}
-        expected = self._loop.ask(lambda scheduler: workers_on(scheduler, node_id))
+        expected = self._loop.roster.workers_on(node_id)
+        if expected is None:
+            return
         stale = {w for w, state in states.items() if w not in expected and state is not WorkerState.EXITED}
         missing = expected - states.keys()
         if not stale and not missing:
@@ -73,17 +70,6 @@ class Reconciler:
             ripe = sorted(each for each, at_s in since_s.items() if now_s - at_s >= patience_s[each[0]])
             self._odd_since_s[node_id] = {each: at_s for each, at_s in since_s.items() if each not in ripe}
         return ripe
-
-
-def workers_on(scheduler: Scheduler, node_id: str) -> set[Worker]:
-    """The workers that have been told to start on a node and have not been reported gone."""
-    return {
-        (record.job.job_id, record.attempt, assignment.worker)
-        for record in scheduler.records()
-        if record.state in _ACTIVE
-        for assignment in record.assignments or record.vacating
-        if assignment.node_id == node_id and assignment.worker not in record.exited_workers
-    }
 
 
 def _stop(node_id: str, worker: Worker) -> StopWorker:

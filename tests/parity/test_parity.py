@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from manager.loop import CoreSettings
+from manager.roster import Worker
 from manager.store import StoreFailed
 from placement.interference import model_named
+from placement.lifecycle import ACTIVE, JobRecord
 from simulator.cluster_spec import ClusterSpec
 from simulator.engine import SimulationOptions, simulate
 from tests.parity import workload
@@ -105,6 +108,7 @@ def test_failing_transactions_change_no_decision(policy: str, tmp_path: Path) ->
 @pytest.mark.parametrize("policy", ["best-fit", "srtf"])
 def test_the_store_holds_what_the_scheduler_knows_after_every_step(policy: str, tmp_path: Path) -> None:
     checked = 0
+    seen: set[Worker] = set()
 
     def compare(run: LiveRun) -> None:
         nonlocal checked
@@ -114,6 +118,22 @@ def test_the_store_holds_what_the_scheduler_knows_after_every_step(policy: str, 
         assert list(stored.records) == sorted(known.records, key=lambda record: record.job.sequence)
         assert [node for node, _state in stored.nodes] == [node for node, _up in known.nodes]
         assert (stored.events, stored.decisions) == (known.events, known.decisions)
+        for node, _up in known.nodes:
+            expected = workers_on(node.node_id, known.records)
+            assert run.loop.roster.workers_on(node.node_id) == expected
+            seen.update(expected)
 
     LiveRun(tmp_path, scenario(policy), compare).replay()
     assert checked > JOBS
+    assert len(seen) > JOBS
+
+
+def workers_on(node_id: str, records: Iterable[JobRecord]) -> set[Worker]:
+    """The long way round: what a heartbeat of that node should list."""
+    return {
+        (record.job.job_id, record.attempt, assignment.worker)
+        for record in records
+        if record.state in ACTIVE
+        for assignment in record.assignments or record.vacating
+        if assignment.node_id == node_id and assignment.worker not in record.exited_workers
+    }
