@@ -48,6 +48,8 @@ class Worker:
     """Since when its output cannot be sent, although the manager answers."""
     output_lost: str = ""
     """Why the rest of its output was given up, if it was."""
+    exit_again_at_s: float = 0.0
+    """Not before then (monotonic) is its refused exit report sent again; 0 if none was refused."""
     stumbled: bool = False
     """Whether it was said that nothing can be told of it."""
     shares: tuple[Share, ...] = field(default=())

@@ -69,6 +69,12 @@ def exit_report(worker: Worker, end: Exit, profile: Profile | None, gpu_model: s
     )
 
 
+def bare_exit_report(report: WorkerReport) -> WorkerReport:
+    """An exit report reduced to what decides about the job: cause and exit code."""
+    kept = {"report_id", "kind", "job_id", "attempt", "worker", "cause", "exit_code"}
+    return WorkerReport.model_validate(report.model_dump(include=kept))
+
+
 def observed_slowdown(progress: Progress, profile: Profile | None, gpu_model: str | None) -> float | None:
     """Solo rate over observed rate; None if either is unknown."""
     solo = None if profile is None or gpu_model is None else profile.solo_rate(gpu_model)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from agent import attempt
 from agent.attempt import Exit
 from agent.executor import Executor, Worker
-from agent.reports import exit_report, progress_report, started_report
+from agent.reports import bare_exit_report, exit_report, progress_report, started_report
 from manager.wire.agent_models import ReportKind, WorkerReport
 from manager.wire.client import Client, WrongOffset
 from placement.model import CotenantError, InvalidInput, NotFound, OperationFailed
@@ -21,6 +21,8 @@ MOST_CHUNKS = 16
 PROGRESS_EVERY_S = 1.0
 GIVE_UP_S = 30.0
 """How long one worker's output may be refused by a manager that answers."""
+REFUSED_AGAIN_S = 30.0
+"""Pause before an exit report is sent again that the manager does not take in any form."""
 
 
 class Uplink:
@@ -74,7 +76,7 @@ class Uplink:
         found = [started_report(worker)]
         if progress_due or end is not None:
             found.append(progress_report(worker, profile, model))
-        if end is not None:
+        if end is not None and time.monotonic() >= worker.exit_again_at_s:
             found.append(exit_report(worker, end, profile, model))
         return [report for report in found if report is not None]
 
@@ -123,14 +125,39 @@ class Uplink:
     def _deliver(self, reports: list[tuple[Worker, WorkerReport]]) -> None:
         try:
             self._client.report(self._node_id, [report for _, report in reports])
-        except InvalidInput:
+        except InvalidInput as error:
             if len(reports) > 1:
                 for each in reports:  # one that is refused must not hold up the others
                     self._deliver([each])
                 return
-            _LOG.exception("the manager refuses report %s", reports[0][1].report_id)
+            if not self._insist(*reports[0], error):
+                return
         for worker, report in reports:
             self._delivered(worker, report)
+
+    def _insist(self, worker: Worker, report: WorkerReport, refusal: InvalidInput) -> bool:
+        """What to do with a report that is refused for good; True if the manager has what it needs.
+
+        The end of a worker is never passed over: the manager would take the worker for lost and run it again.
+        It is told in the fewest words, and kept as long as even these are refused.
+        """
+        if report.kind is not ReportKind.EXITED:
+            _LOG.error("the manager refuses report %s: %s", report.report_id, refusal)
+            return True
+        try:
+            self._client.report(self._node_id, [bare_exit_report(report)])
+        except InvalidInput as error:
+            if worker.exit_again_at_s == 0.0:
+                _LOG.error(
+                    "the manager refuses report %s: %s; it is kept, and tried again every %g s",
+                    report.report_id,
+                    error,
+                    REFUSED_AGAIN_S,
+                )
+            worker.exit_again_at_s = time.monotonic() + REFUSED_AGAIN_S
+            return False
+        _LOG.warning("the manager refuses report %s: %s; told without details", report.report_id, refusal)
+        return True
 
     def _delivered(self, worker: Worker, report: WorkerReport) -> None:
         if report.kind is ReportKind.STARTED:

@@ -15,6 +15,7 @@ from agent.partitioner import Partitioner, Prepared
 from agent.reports import exit_report
 from agent.simulated import SimulatedDevices
 from manager.wire.agent_models import (
+    ReportKind,
     WorkerReport,
     WorkerState,
 )
@@ -43,19 +44,58 @@ def data_dir(tmp_path: Path) -> Path:
     return tmp_path / "agent"
 
 
-def test_a_report_that_is_refused_does_not_hold_up_the_others(manager: FakeManager, data_dir: Path) -> None:
-    whole = manager.report
+class PickyManager(FakeManager):
+    """Refuses reports of job-1 of one kind: with details, or in any form."""
 
-    def picky(node_id: str, reports: Sequence[WorkerReport]) -> None:
-        if any(report.job_id == "job-1" for report in reports):
-            raise InvalidInput("job-1 is not to my taste")
-        whole(node_id, reports)
+    def __init__(self, kind: ReportKind, *, bare_too: bool = False) -> None:
+        super().__init__()
+        self.kind, self.bare_too = kind, bare_too
+        self.refused = 0
 
-    manager.report = picky  # type: ignore[method-assign]
-    manager.outbox = [start(1, "exit 0"), start(2, "exit 0", "job-2")]
+    def report(self, node_id: str, reports: Sequence[WorkerReport]) -> None:
+        for report in reports:
+            if report.job_id == "job-1" and report.kind is self.kind and (self.bare_too or report.at_s):
+                self.refused += 1
+                raise InvalidInput("job-1 is not to my taste")
+        super().report(node_id, reports)
+
+
+def test_an_end_that_is_refused_is_neither_forgotten_nor_holds_up_the_others(
+    data_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("agent.uplink.REFUSED_AGAIN_S", 0.2)
+    manager = PickyManager(ReportKind.EXITED, bare_too=True)
+    manager.outbox = [start(1, "exit 3"), start(2, "exit 4", "job-2")]
     with agent_on(manager, data_dir):
-        manager.exit_of("job-2")
-        until(lambda: not folder_of(data_dir).exists(), "job-1 is given up")
+        assert manager.exit_of("job-2").exit_code == 4
+        until(lambda: manager.refused > 5, "it is tried again")
+        assert folder_of(data_dir).exists()
+        assert [worker.job_id for worker in manager.beats[-1].workers] == ["job-1"]
+    with agent_on(manager, data_dir):
+        seen = manager.refused
+        until(lambda: manager.refused > seen, "the next agent knows of it")
+        manager.bare_too = False
+        assert manager.exit_of("job-1").exit_code == 3
+        until(lambda: not folder_of(data_dir).exists(), "it is tidied away")
+
+
+def test_an_end_that_is_refused_is_told_without_details(data_dir: Path) -> None:
+    manager = PickyManager(ReportKind.EXITED)
+    manager.outbox = [start(1, "exit 3")]
+    with agent_on(manager, data_dir):
+        report = manager.exit_of("job-1")
+        until(lambda: not folder_of(data_dir).exists(), "it is tidied away")
+    assert (report.cause, report.exit_code) == (ExitCause.EXITED, 3)
+    assert (report.message, report.served_s, report.at_s) == ("", None, None)
+
+
+@pytest.mark.parametrize("kind", [ReportKind.STARTED, ReportKind.PROGRESS])
+def test_a_lesser_report_that_is_refused_is_passed_over(data_dir: Path, kind: ReportKind) -> None:
+    manager = PickyManager(kind, bare_too=True)
+    manager.outbox = [start(1, "echo step=1 >> $COTENANT_PROGRESS; exit 3")]
+    with agent_on(manager, data_dir):
+        assert manager.exit_of("job-1").exit_code == 3
+    assert manager.refused > 0
 
 
 FORGED = {
