@@ -15,6 +15,12 @@ _KEPT = frozenset(
     | {"VIRTUAL_ENV", "CUDA_HOME", "CUDA_PATH", "SSL_CERT_FILE", "SSL_CERT_DIR"}
 )
 """What a job gets of the agent's own environment, which may hold the token."""
+_SHARE = frozenset(
+    {"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES"}
+    | {"CUDA_MPS_PIPE_DIRECTORY", "CUDA_MPS_LOG_DIRECTORY"}
+    | {"CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"}
+)
+"""What carries the share: a job that sets one of these could take more than it was given."""
 _GIB, _MIB = 1 << 30, 1 << 20
 
 
@@ -26,18 +32,16 @@ def base_environment(environment: Mapping[str, str]) -> dict[str, str]:
 def job_environment(
     base: Mapping[str, str], command: AgentCommand, prepared: Prepared, folder: Path
 ) -> dict[str, str]:
-    """The user's variables win over all but ``COTENANT_*`` and the visible devices."""
-    visible = ",".join(prepared.visible)
+    """The user's variables win over all but ``COTENANT_*`` and those that carry the share.
+
+    The latter are taken out even where the share sets none: an MPS folder would lead to another GPU's daemon.
+    """
     ranks = {"RANK": str(command.worker), "WORLD_SIZE": str(command.workers), "LOCAL_RANK": "0"}
     return {
         **base,
-        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
-        # Without this an NVIDIA container runtime shows all GPUs to a job that has none.
-        "NVIDIA_VISIBLE_DEVICES": visible or "void",
-        **_mps(prepared),
         **ranks,
-        **command.env,
-        "CUDA_VISIBLE_DEVICES": visible,
+        **{name: value for name, value in command.env.items() if name not in _SHARE},
+        **_share(prepared),
         "COTENANT_JOB_ID": command.job_id,
         "COTENANT_JOB_NAME": command.name,
         "COTENANT_TENANT": command.tenant,
@@ -45,6 +49,17 @@ def job_environment(
         "COTENANT_WORKER": str(command.worker),
         "COTENANT_WORKERS": str(command.workers),
         "COTENANT_PROGRESS": str(folder / PROGRESS),
+    }
+
+
+def _share(prepared: Prepared) -> dict[str, str]:
+    visible = ",".join(prepared.visible)
+    return {
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        "CUDA_VISIBLE_DEVICES": visible,
+        # Without this an NVIDIA container runtime shows all GPUs to a job that has none.
+        "NVIDIA_VISIBLE_DEVICES": visible or "void",
+        **_mps(prepared),
     }
 
 

@@ -97,8 +97,7 @@ def test_limits_go_by_the_place_among_the_visible_devices() -> None:
     [
         ("PATH", "/mine", True),
         ("RANK", "17", True),
-        ("CUDA_DEVICE_ORDER", "FASTEST_FIRST", True),
-        ("NVIDIA_VISIBLE_DEVICES", "all", True),
+        ("CUDA_LAUNCH_BLOCKING", "1", True),
         ("ANYTHING", "x", True),
         ("CUDA_VISIBLE_DEVICES", "GPU-of-somebody-else", False),
         ("COTENANT_JOB_ID", "job-2", False),
@@ -108,6 +107,32 @@ def test_limits_go_by_the_place_among_the_visible_devices() -> None:
 def test_the_users_variables_win_over_all_but_ours(name: str, value: str, wins: bool) -> None:
     found = environment(Prepared((Share("GPU-1", Mode.EXCLUSIVE, 1000),), ("GPU-1",)), **{name: value})
     assert (found[name] == value) is wins
+
+
+MPS = Prepared(
+    (Share("GPU-1", Mode.MPS, 300, 10 * GIB),), ("GPU-1",), MpsFolders(Path("/m/pipe"), Path("/m/log"))
+)
+UNLIMITED = Prepared((Share("GPU-1", Mode.MPS, 300),), ("GPU-1",), MPS.mps)
+WHOLE = Prepared((Share("GPU-1", Mode.EXCLUSIVE, 1000),), ("GPU-1",))
+SLICE = Prepared((Share("GPU-1", Mode.MIG, 142, 9 * GIB, "1g.10gb", 0),), ("MIG-x",))
+
+
+@pytest.mark.parametrize(
+    "prepared",
+    [MPS, UNLIMITED, WHOLE, SLICE, Prepared((), ())],
+    ids=["mps", "mps-no-memory", "whole", "mig", "none"],
+)
+def test_no_variable_that_carries_the_share_can_be_set_by_the_user(prepared: Prepared) -> None:
+    greed = {
+        "CUDA_VISIBLE_DEVICES": "0,1,2,3",
+        "CUDA_DEVICE_ORDER": "FASTEST_FIRST",
+        "NVIDIA_VISIBLE_DEVICES": "all",
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": "100",
+        "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT": "0=80G",
+        "CUDA_MPS_PIPE_DIRECTORY": "/m/of-another-gpu/pipe",
+        "CUDA_MPS_LOG_DIRECTORY": "/m/of-another-gpu/log",
+    }
+    assert environment(prepared, **greed) == environment(prepared)
 
 
 def test_of_the_agents_environment_a_job_gets_only_what_is_harmless() -> None:
