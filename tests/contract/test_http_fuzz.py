@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from tests.contract.test_http import Running, serving
+from tests.contract.served import Running, serving
 
 ROUTES: dict[str, tuple[str, str, Any]] = {
     "submit": (
