@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Request
+from fastapi import APIRouter, Depends, Query, Request
 from starlette.concurrency import run_in_threadpool
 
 from manager.dispatch import agent_command
@@ -102,35 +103,39 @@ def reports(node_id: NodeId, batch: ReportBatch, serving: Serving) -> None:
     serving.loop.wake()
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """Where a piece of output belongs: the worker (job id, attempt, worker) and the offset in bytes."""
+
+    node_id: str
+    worker: tuple[str, int, int]
+    offset: int
+
+
+def _place(
+    node_id: NodeId, job_id: JobId, attempt: AttemptNumber, worker: WorkerNumber, offset: Offset = 0
+) -> _Place:
+    return _Place(node_id, (job_id, attempt, worker), offset)
+
+
 @router.post("/logs/{job_id}/{attempt}/{worker}")
 async def append_log(
-    *,
-    node_id: NodeId,
-    job_id: JobId,
-    attempt: AttemptNumber,
-    worker: WorkerNumber,
-    request: Request,
-    serving: Serving,
-    offset: Offset = 0,
+    place: Annotated[_Place, Depends(_place)], request: Request, serving: Serving
 ) -> LogSize:
     """Append raw output; 409 with the size if the manager does not hold exactly ``offset`` bytes."""
     data = await request.body()
-    size = await run_in_threadpool(_append_log, serving, node_id, (job_id, attempt, worker), (offset, data))
-    return LogSize(size=size)
+    return LogSize(size=await run_in_threadpool(_append_log, serving, place, data))
 
 
-def _append_log(
-    serving: Services, node_id: str, worker: tuple[str, int, int], chunk: tuple[int, bytes]
-) -> int:
-    serving.store.queries.node(node_id)
-    _renew(serving, node_id)
-    job_id, attempt, index = worker
-    record = serving.store.queries.job(
-        job_id
-    ).record  # also: file names come from ids that exist, not from text
+def _append_log(serving: Services, place: _Place, data: bytes) -> int:
+    serving.store.queries.node(place.node_id)
+    _renew(serving, place.node_id)
+    job_id, attempt, index = place.worker
+    # Also: file names come from ids that exist, not from text.
+    record = serving.store.queries.job(job_id).record
     if attempt > record.attempt or index >= record.job.workers:
         raise NotFound(f"job {job_id}: it has no attempt {attempt} with a worker {index}")
-    return serving.logs.append(worker, *chunk)
+    return serving.logs.append(place.worker, place.offset, data)
 
 
 def _is_up(serving: Services, wanted: StoredNode) -> bool:
