@@ -75,7 +75,7 @@ class Runner:
             self._turn()
         leftovers.kill_group(self._pid)
         leftovers.kill_marked(str(self._folder / attempt.PROGRESS))
-        _reap(0)
+        leftovers.kill_descendants()
         while self._copy(reader):
             pass
         return self._verdict(self._status)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from agent import attempt
+from agent import attempt, leftovers
 from agent.attempt import EndCause, StopRequest
 from placement.model import OperationFailed
 from tests.integration.shim_job import DEAF, TRAP, Job, end_all, made, until
@@ -115,6 +115,32 @@ def test_a_grandchild_that_keeps_the_output_open_is_killed_with_the_job(job: Job
     assert (end.cause, end.exit_code) == (EndCause.EXITED, 3)
     assert job.output() == "done\n"
     until(lambda: not job.processes(), "no process is left")
+
+
+ESCAPES = {
+    "another session": "setsid -f sleep 1000",
+    "without the environment": "env -i setsid -f sleep 1000",
+    "an orphan's orphan": "env -i setsid -f sh -c 'setsid -f sleep 1000; sleep 1000'",
+    "stopped": "env -i setsid -f sh -c 'kill -STOP $$'",
+    "deaf": "env -i setsid -f sh -c \"trap '' TERM HUP INT; while :; do sleep 0.1; done\"",
+}
+
+
+@pytest.mark.parametrize("told", [False, True], ids=["by itself", "when told"])
+@pytest.mark.parametrize("escape", ESCAPES.values(), ids=ESCAPES.keys())
+def test_nothing_that_a_job_started_outlives_it(job: Job, escape: str, told: bool) -> None:
+    go = job.folder.parent / "go"
+    waiting = "exec sleep 1000" if told else f"while ! [ -e {go} ]; do sleep 0.02; done; exit 3"
+    job.shell(f"{escape}; {escape}; echo ready; {waiting}").start().says("ready")
+    shim = job.shim()
+    until(lambda: len(leftovers.descendants(shim)) >= 3, "the job and those that escaped are there")
+    there = leftovers.descendants(shim)
+    if told:
+        job.stop(0.0)
+    else:
+        go.touch()
+    assert job.end().cause is (EndCause.STOPPED if told else EndCause.EXITED)
+    assert [pid for pid in there if Path(f"/proc/{pid}").exists()] == []
 
 
 def test_two_shims_run_a_job_once(job: Job) -> None:
