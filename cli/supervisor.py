@@ -20,6 +20,7 @@ MOST_DEATHS = 5
 DEATHS_WITHIN_S = 60.0
 """A program that dies more than ``MOST_DEATHS`` times in this time is not started again."""
 TAIL_BYTES = 4096
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,19 +116,40 @@ class StopSignals:
     @contextmanager
     def caught(self) -> Iterator[StopSignals]:
         """Catch the signals inside the ``with`` block."""
-        numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        before = {number: signal.signal(number, self._on_signal) for number in numbers}
+        reader, writer = os.pipe()
+        os.set_blocking(writer, False)
+        # The events are set by a thread: a handler runs in the middle of anything, and would wait forever
+        # for the lock of an event that the code it interrupted holds.
+        heeding = threading.Thread(target=self._heed, args=(reader,), name="signals", daemon=True)
+        heeding.start()
+        told_before = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+        before = {number: signal.signal(number, _leave_it_to_the_thread) for number in STOPPING}
         try:
             yield self
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
+            signal.set_wakeup_fd(told_before)
+            os.close(writer)
+            heeding.join()
+            os.close(reader)
 
-    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _heed(self, reader: int) -> None:
+        """Set the events for each signal that comes through the pipe, until it is closed."""
+        while numbers := os.read(reader, 64):
+            for number in numbers:
+                if number in STOPPING:
+                    self._count(number)
+
+    def _count(self, number: int) -> None:
         if self.stop.is_set():
             self.hurry.set()
         self.number = self.number or number
         self.stop.set()
+
+
+def _leave_it_to_the_thread(_number: int, _frame: FrameType | None) -> None:
+    """A signal without a handler of ours would end us; its number is in the pipe by now."""
 
 
 def last_line(path: Path) -> str:

@@ -143,6 +143,23 @@ def test_the_first_signal_asks_and_the_second_hurries():
     assert signal.getsignal(signal.SIGTERM) is before
 
 
+@pytest.mark.timeout(20)
+def test_a_signal_that_interrupts_the_setting_of_an_event_does_not_lock_up():
+    with StopSignals().caught() as signals:
+        with signals.stop._cond:  # what wait() and set() hold for a moment
+            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), signal.SIGTERM)
+        until(signals.hurry.is_set)
+
+
+def test_catching_signals_leaves_no_thread_and_no_open_file():
+    before = set(os.listdir("/proc/self/fd"))
+    with StopSignals().caught():
+        pass
+    assert set(os.listdir("/proc/self/fd")) == before
+    assert "signals" not in {thread.name for thread in threading.enumerate()}
+
+
 def test_the_sweep_finds_a_stopped_orphan_by_its_environment(tmp_path):
     code = "import subprocess, sys; subprocess.Popen(['sleep', '600'], start_new_session=True)"
     environment = {**os.environ, "MARK": f"{tmp_path}/x"}
