@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
+from typing import BinaryIO
 
 END_WAIT_S = 15.0
 """How long a program may take to end after it was asked to."""
@@ -169,7 +170,7 @@ def _spawn(program: Program) -> subprocess.Popen[bytes]:
 
     try:
         program.log_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        with program.log_path.open("ab") as log:
+        with _private_log(program.log_path) as log:
             return subprocess.Popen(
                 list(program.arguments),
                 stdin=subprocess.DEVNULL,
@@ -182,6 +183,17 @@ def _spawn(program: Program) -> subprocess.Popen[bytes]:
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise OperationFailed(f"{program.name} cannot be started: {error.strerror}{where}") from error
+
+
+def _private_log(path: Path) -> BinaryIO:
+    """The log for appending, which nobody else may read: commands and paths of users end up there."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)  # one that an older version made
+        return os.fdopen(descriptor, "ab")
+    except OSError:
+        os.close(descriptor)
+        raise
 
 
 def _end(process: subprocess.Popen[bytes], hurry: threading.Event) -> None:

@@ -112,6 +112,18 @@ def test_who_will_not_end_is_killed(tmp_path, told, monkeypatch):
     assert processes_of(tmp_path) == []
 
 
+@pytest.mark.parametrize("old_mode", [None, 0o644])
+def test_only_its_owner_may_read_a_log(programs, tmp_path, old_mode):
+    log = tmp_path / "program.log"
+    if old_mode is not None:
+        log.write_text("before\n")
+        log.chmod(old_mode)
+    programs.start(shell(tmp_path, "echo said"))
+    until(lambda: log.read_text().endswith("said\n"))
+    assert log.stat().st_mode & 0o777 == 0o600
+    assert log.read_text().startswith("before\n") is (old_mode is not None)
+
+
 @pytest.mark.parametrize(
     ("text", "line"),
     [
