@@ -82,7 +82,7 @@ class Executor:
         self._home = str(Path.cwd())
         self._workers = {entry.key: _adopted(entry) for entry in journal.entries()}
         self._repace = True
-        """Adopted workers may have lost neighbours while nobody looked."""
+        """Whether somebody ended since the pace was set; who was adopted may have lost neighbours unseen."""
 
     # Commands
 
@@ -99,7 +99,7 @@ class Executor:
         except OperationFailed as error:
             worker.end = self._never_started(command, str(error))
         except OSError as error:
-            worker.end = _ended(EndCause.LAUNCH_FAILED, _no_room(error, worker.folder))
+            worker.end = _ended_by(EndCause.LAUNCH_FAILED, _no_room(error, worker.folder))
         with self._lock:
             self._workers[key] = worker
             self._pace()
@@ -129,7 +129,7 @@ class Executor:
             worker = self._workers.get(key)
             if worker is None:
                 if not self._journal.knows(key):
-                    end = _ended(EndCause.STOPPED, cause)
+                    end = _ended_by(EndCause.STOPPED, cause)
                     folder = self._journal.entomb(command, end)
                     self._workers[key] = Worker(key, folder, command, end)
                 return
@@ -149,7 +149,7 @@ class Executor:
         )
 
     def _never_started(self, command: AgentCommand, message: str) -> Exit:
-        end = _ended(EndCause.LAUNCH_FAILED, message)
+        end = _ended_by(EndCause.LAUNCH_FAILED, message)
         with contextlib.suppress(OSError):  # a full disk: the report goes out from memory
             self._journal.entomb(command, end)
         return end
@@ -159,8 +159,9 @@ class Executor:
         try:
             launch(worker.folder)
         except OperationFailed as error:
-            worker.end = _given_up(worker.folder, str(error))
-            if worker.end is None:
+            end = _given_up(worker.folder, str(error))
+            self._ended(worker, end)
+            if end is None:
                 _LOG.warning("%s: %s; trying again", worker.folder.name, error)
         finally:
             worker.check_at_s = time.monotonic() + CHECK_SHIM_S
@@ -175,15 +176,22 @@ class Executor:
         for worker in workers:
             end = _end_of(worker.folder)
             if end is not None:
-                worker.end = end
+                self._ended(worker, end)
             elif worker.end is None and now_s >= worker.check_at_s:
                 worker.check_at_s = now_s + CHECK_SHIM_S
                 if not attempt.has_shim(worker.folder) and _end_of(worker.folder) is None:
                     self._launch(worker)
-        if self._repace or any(worker.end is not None for worker in workers):
-            self._repace = False
-            with self._lock:
+        with self._lock:
+            if self._repace:
+                self._repace = False
                 self._pace()
+
+    def _ended(self, worker: Worker, end: Exit | None) -> None:
+        """Take note of an end, whichever thread sees it first: the neighbours are to get their speed back."""
+        if end is not None:
+            with self._lock:
+                worker.end = end
+                self._repace = True
 
     def learn(self, profiles: Sequence[ProfileSpec]) -> None:
         """Take over what the manager knows of profiles."""
@@ -259,12 +267,12 @@ def _last_word(folder: Path) -> Exit | None:
     try:
         return attempt.read_exit(folder)
     except BrokenFile as error:
-        return _ended(EndCause.LOST, f"its exit status cannot be read: {error}")
+        return _ended_by(EndCause.LOST, f"its exit status cannot be read: {error}")
 
 
 def _given_up(folder: Path, message: str) -> Exit | None:
     """Make sure that no shim starts this job any more; None if one has, or may still do so."""
-    end = _ended(EndCause.LAUNCH_FAILED, message)
+    end = _ended_by(EndCause.LAUNCH_FAILED, message)
     try:
         lock = attempt.take_lock(folder)
     except OSError:
@@ -281,7 +289,7 @@ def _given_up(folder: Path, message: str) -> Exit | None:
     return end
 
 
-def _ended(cause: EndCause, message: str) -> Exit:
+def _ended_by(cause: EndCause, message: str) -> Exit:
     return Exit(cause, None, message, time.time())
 
 
