@@ -6,14 +6,11 @@ from pathlib import Path
 
 import click
 
+from cli.connection import manager_option
+
 
 @click.group(invoke_without_command=True, short_help="Run the agent of this node alone.")
-@click.option(
-    "--manager",
-    "manager_url",
-    metavar="URL",
-    help="Where the manager answers.  [default: as for all commands]",
-)
+@manager_option
 @click.option("--node-id", metavar="NAME", help="The node's name.  [default: the machine's]")
 @click.option(
     "--data-dir",

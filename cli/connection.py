@@ -11,18 +11,28 @@ import click
 if TYPE_CHECKING:
     from manager.wire.client import Client
 
+MANAGER_URL = "manager_url"
+"""The argument of every command that asks a manager."""
+
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 def manager_option(command: Command) -> Command:
-    """Add ``--manager URL`` as the argument ``manager_url``."""
+    """Add ``--manager URL`` as the argument ``manager_url``; before the command's name it means the same."""
     return click.option(
         "--manager",
-        "manager_url",
+        MANAGER_URL,
         metavar="URL",
+        callback=_or_the_groups,
         help="Where the manager answers.  [default: COTENANT_MANAGER, what 'cotenant up' left, "
         "http://127.0.0.1:7077]",
     )(command)
+
+
+def _or_the_groups(ctx: click.Context, _parameter: click.Parameter, url: str | None) -> str | None:
+    root = ctx.find_root()
+    # While the group's own option is read, it has no value yet.
+    return url if url is not None or root is ctx else root.params.get(MANAGER_URL)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem
 
+from cli.connection import MANAGER_URL, manager_option
 from cli.failures import ReaderGone, exit_status_of
 
 PROGRAM = "cotenant"
@@ -73,6 +74,9 @@ class LazyGroup(click.Group):
             hint = f"did you mean {near[0]!r}?" if near else f"see '{PROGRAM} --help'"
             ctx.fail(f"no such command {args[0]!r}; {hint}")
         name, command, rest = super().resolve_command(ctx, args)
+        asks = command is None or MANAGER_URL in {parameter.name for parameter in command.params}
+        if not asks and ctx.params.get(MANAGER_URL) is not None:
+            ctx.fail(f"'{PROGRAM} {name}' asks no manager; leave out --manager")
         if name is not None and COMMANDS[name].plugins and not ctx.resilient_parsing:
             from cotenant.plugins import load_plugins
 
@@ -118,8 +122,9 @@ def _print_version(ctx: click.Context, _parameter: click.Parameter, wanted: bool
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, help="Print it."
 )
+@manager_option
 @click.pass_context
-def cli(ctx: click.Context) -> None:
+def cli(ctx: click.Context, manager_url: str | None) -> None:
     """Share GPUs between deep-learning jobs of many tenants.
 
     \b

@@ -72,6 +72,31 @@ def test_no_command_shows_the_help(run):
     assert "Commands:" in answer.out
 
 
+@pytest.mark.parametrize(
+    ("line", "url"),
+    [
+        ("queue --manager http://a:1", "http://a:1"),
+        ("--manager http://a:1 queue", "http://a:1"),
+        ("--manager http://a:1 queue --manager http://b:2", "http://b:2"),
+        ("--manager http://a:1 submit -- x --manager http://b:2", "http://a:1"),
+        ("queue", "http://127.0.0.1:7077"),
+    ],
+)
+def test_the_manager_may_be_named_before_the_command(manager, run, line, url):
+    assert run(*line.split()).status == 0
+    assert [connected for connected, _ in manager.connected] == [url]
+
+
+@pytest.mark.parametrize("name", ["up", "simulate", "trace", "manager", "completion"])
+def test_a_command_that_asks_no_manager_takes_none(run, name):
+    answer = run("--manager", "http://a:1", name, "--help")
+    assert (answer.status, answer.out) == (2, "")
+    assert (
+        answer.err
+        == f"cotenant: 'cotenant {name}' asks no manager; leave out --manager; see 'cotenant --help'\n"
+    )
+
+
 def test_version(run):
     answer = run("--version")
     assert answer.status == 0
