@@ -10,6 +10,7 @@ import random
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -57,7 +58,7 @@ def run(settings: AgentSettings) -> None:
     ):
         agent = Agent(settings.node_id, client, journal, devices)
         if threading.current_thread() is threading.main_thread():
-            _end_on_signals(agent)
+            end_on_signals(agent.stop)
         agent.run(random.Random(f"{settings.node_id}/{os.getpid()}"))  # noqa: S311 - spreads retries
 
 
@@ -74,12 +75,26 @@ def devices_of(settings: AgentSettings) -> Devices:
     return NvmlDevices()
 
 
-def _end_on_signals(agent: Agent) -> None:
-    def end(number: int, frame: FrameType | None) -> None:
-        agent.stop()
+def end_on_signals(stop: Callable[[], None]) -> None:
+    """Have ``stop`` called, by a thread of its own, at SIGTERM or SIGINT.
 
+    A handler runs wherever the main thread happens to be, perhaps inside a lock that ``stop`` needs as well.
+    So it only writes into a pipe, and a thread that holds nothing does the rest.
+    """
+    reader, writer = os.pipe2(os.O_CLOEXEC)
+    os.set_blocking(writer, False)
+
+    def tell(number: int, frame: FrameType | None) -> None:
+        with contextlib.suppress(BlockingIOError):  # it is full of signals: the first one is enough
+            os.write(writer, b"!")
+
+    def wait() -> None:
+        os.read(reader, 1)
+        stop()
+
+    threading.Thread(target=wait, name="signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, end)
+        signal.signal(number, tell)
 
 
 def _parse() -> AgentSettings:
