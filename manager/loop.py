@@ -158,12 +158,14 @@ class Loop:
         Raises:
             OperationFailed: the scheduler cannot be built at the moment.
         """
-        self._asking += 1  # a hint, so it needs no lock of its own
+        with self._turned:
+            self._asking += 1
         try:
             with self._lock:
                 return question(self._ready().scheduler)
         finally:
-            self._asking -= 1
+            with self._turned:
+                self._asking -= 1
 
     def trouble(self) -> str:
         """Why nothing is decided at the moment, for anybody to see; empty while all is well."""
@@ -272,6 +274,8 @@ class Loop:
                 dict(image.versions),
                 {node.node_id: node for node, _state in image.nodes},
             )
+            # A step that failed after its commit has told nobody of its commands.
+            self.listeners.commands([node.node_id for node, _state in image.nodes])
         return self._brain
 
     def _take(self, batch: _Batch) -> None:

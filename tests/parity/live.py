@@ -78,7 +78,7 @@ class LiveRun:
         self.store.steps.begin_epoch()
         leases = Leases(LeaseTimes(lease_s=1e9, fence_s=1e9))
         self.loop = Loop(self.store, self._scenario.core, self.clock, leases)
-        self.loop.listeners.step = self._note
+        self.loop.listeners.step = self.note
 
     def crash(self) -> None:
         """Lose everything that is not in the store, and start again."""
@@ -103,13 +103,12 @@ class LiveRun:
         return self.decision_log
 
     def turn(self) -> bool:
-        """One turn of the loop; one whose transaction fails is tried again, as the loop's thread does."""
-        while True:
-            self._disturb(self)
-            try:
-                return self.loop.run_once()
-            except StoreFailed:
-                continue
+        """One turn of the loop; one whose transaction failed may have happened all the same."""
+        self._disturb(self)
+        try:
+            return self.loop.run_once()
+        except StoreFailed:
+            return True
 
     def _moments(self, arrivals: Sequence[TraceRow]) -> Iterator[float]:
         if arrivals:
@@ -117,7 +116,8 @@ class LiveRun:
         if self._completions:
             yield self._completions[0][0]
 
-    def _note(self, step: Step, now_s: float) -> None:
+    def note(self, step: Step, now_s: float) -> None:
+        """Take a step that has happened into the log."""
         self.decision_log += lines(step, now_s)
 
     def _settle(self) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,6 +13,8 @@ from manager.roster import Worker
 from manager.store import StoreFailed
 from placement.interference import model_named
 from placement.lifecycle import ACTIVE, JobRecord
+from placement.model import Event
+from placement.scheduler import Scheduler, Step
 from simulator.cluster_spec import ClusterSpec
 from simulator.engine import SimulationOptions, simulate
 from tests.parity import workload
@@ -80,28 +82,41 @@ def test_restarts_at_random_moments_change_no_decision(policy: str, tmp_path: Pa
 
 
 @pytest.mark.parametrize("policy", ["fifo", "best-fit", "srtf"])
-def test_failing_transactions_change_no_decision(policy: str, tmp_path: Path) -> None:
+def test_failing_transactions_change_no_decision(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     given = scenario(policy)
     draw = random.Random(4)
-    failures = 0
+    failures = {"before": 0, "after": 0}
+    decided: list[Step] = []
+    decide = Scheduler.step
+
+    def watched(self: Scheduler, events: Sequence[Event], now_s: float) -> Step:
+        decided[:] = [decide(self, events, now_s)]
+        return decided[0]
 
     def disturb(run: LiveRun) -> None:
         steps = run.store.steps
         commit = type(steps).commit.__get__(steps)
 
         def unreliable(*arguments: object) -> dict[str, int]:
-            nonlocal failures
             chance = draw.random()
             if chance < 0.1:
-                failures += 1
+                failures["before"] += 1
                 raise StoreFailed("full disk, before anything was written")
             versions: dict[str, int] = commit(*arguments)
+            if chance > 0.9:
+                failures["after"] += 1
+                run.note(decided[0], run.clock.now_s())  # it has happened, though the loop does not know
+                raise StoreFailed("connection lost, after everything was written")
             return versions
 
         steps.commit = unreliable  # type: ignore[method-assign]
 
+    monkeypatch.setattr(Scheduler, "step", watched)
     live = LiveRun(tmp_path, given, disturb).replay()
-    assert failures > 10
+    monkeypatch.undo()
+    assert min(failures.values()) > 10
     assert live == simulated_log(given)
 
 

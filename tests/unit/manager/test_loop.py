@@ -90,6 +90,30 @@ def test_a_failed_transaction_loses_nothing_and_doubles_nothing(
     assert commands(parts) == [(CommandKind.START, job_id, 1, 0)]
 
 
+def test_a_step_that_fails_after_its_commit_has_happened_once_and_its_commands_are_rung_for(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts.join(node())
+    job_id = parts.submit()
+    commit, rung = parts.store.steps.commit, list[str]()
+    parts.loop.listeners.commands = rung.extend
+
+    def cut_off(*arguments: object) -> None:
+        commit(*arguments)  # type: ignore[arg-type]
+        raise StoreFailed("the database refused: connection lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts.store.steps, "commit", cut_off)
+        with pytest.raises(StoreFailed):
+            parts.loop.run_once()
+    assert parts.state(job_id) is STARTING
+    assert rung == []
+    parts.turn()
+    assert rung == ["node-a"]
+    assert commands(parts) == [(CommandKind.START, job_id, 1, 0)]
+    assert [event.transition.after for event in parts.store.queries.story(job_id)] == [QUEUED, STARTING]
+
+
 def test_a_full_disk_is_met_in_the_middle_of_a_transaction(parts: Parts) -> None:
     parts.join(node())
     job_id = parts.submit()
