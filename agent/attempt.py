@@ -211,13 +211,16 @@ def read_stop(folder: Path) -> StopRequest | None:
 
 
 def request_stop(folder: Path, request: StopRequest) -> None:
-    """Ask the shim to end its job; the first request counts.
+    """Ask the shim to end its job; the first cause counts, a shorter grace time always does.
 
     Raises:
         OSError: no room.
     """
-    if not (folder / STOP).exists():
+    before = read_stop(folder)
+    if before is None:
         write_whole(folder / STOP, json.dumps(asdict(request)))
+    elif request.grace_s < before.grace_s:
+        write_whole(folder / STOP, json.dumps(asdict(StopRequest(request.grace_s, before.cause))))
     wake(folder)
 
 

@@ -90,6 +90,12 @@ def test_a_paced_program_is_let_go_on_before_it_is_asked_to_end(job: Job) -> Non
     assert (end.cause, end.exit_code) == (EndCause.STOPPED, 5)
 
 
+def test_a_second_stop_with_less_patience_is_heeded(job: Job) -> None:
+    job.shell(DEAF).start().says("ready").stop(1000.0)
+    end = job.stop(0.0).end()
+    assert (end.cause, end.exit_code) == (EndCause.STOPPED, -signal.SIGKILL)
+
+
 def test_a_stop_before_the_start_starts_nothing(job: Job) -> None:
     job.shell("echo ran")
     attempt.request_stop(job.folder, StopRequest(5.0, "preempted"))

@@ -231,7 +231,18 @@ def test_what_is_written_is_read_back(tmp_path: Path) -> None:
         assert read() == value
 
 
-def test_the_first_stop_request_counts(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("second_s", "grace_s"), [(9.0, 2.0), (2.0, 2.0), (0.5, 0.5), (0.0, 0.0)], ids=lambda value: f"{value:g}s"
+)
+def test_of_two_stop_requests_the_first_cause_and_the_shorter_grace_count(
+    tmp_path: Path, second_s: float, grace_s: float
+) -> None:
     attempt.request_stop(tmp_path, StopRequest(2.0, "preempted"))
-    attempt.request_stop(tmp_path, StopRequest(9.0, "cancelled"))
-    assert attempt.read_stop(tmp_path) == StopRequest(2.0, "preempted")
+    attempt.request_stop(tmp_path, StopRequest(second_s, "cancelled"))
+    assert attempt.read_stop(tmp_path) == StopRequest(grace_s, "preempted")
+
+
+def test_a_torn_stop_request_is_shortened_too(tmp_path: Path) -> None:
+    (tmp_path / attempt.STOP).write_text("{")
+    attempt.request_stop(tmp_path, StopRequest(0.0, "cancelled"))
+    assert attempt.read_stop(tmp_path) == StopRequest(0.0, "")
