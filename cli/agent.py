@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -28,12 +29,12 @@ from cli.connection import manager_option
 @click.pass_context
 def agent(
     ctx: click.Context,
+    /,
     *,
     manager_url: str | None,
     node_id: str | None,
     data_dir: Path | None,
-    simulate: str | None,
-    truth: str,
+    **said: Any,
 ) -> None:
     """Run the agent of this node until it is told to end.
 
@@ -63,7 +64,6 @@ def agent(
             token=endpoint.token,
             node_id=name,
             data_dir=(data_dir or default_data_dir() / "agents" / name).absolute(),
-            simulate=simulate,
-            truth=truth,
+            **said,
         )
     )

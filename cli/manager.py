@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -21,7 +22,10 @@ import click
     help="Where the token, the database and the logs lie.  [default: the user's state folder]",
 )
 @click.option(
-    "--database", metavar="URL", help="An SQLAlchemy address.  [default: SQLite in the data folder]"
+    "--database",
+    "database_url",
+    metavar="URL",
+    help="An SQLAlchemy address.  [default: SQLite in the data folder]",
 )
 @click.option(
     "--token-file",
@@ -49,18 +53,7 @@ import click
     help="Jobs without contact to the manager are ended after it, and start elsewhere; such as 1d.",
 )
 @click.pass_context
-def manager(
-    ctx: click.Context,
-    *,
-    listen: str,
-    data_dir: Path | None,
-    token_file: Path | None,
-    database: str | None,
-    policy: str,
-    belief: str,
-    lease: str,
-    fence: str,
-) -> None:
+def manager(ctx: click.Context, /, *, data_dir: Path | None, lease: str, fence: str, **said: Any) -> None:
     """Run the manager until it is told to end.
 
     Every request needs the token, which lies in the data folder where its owner alone can read it.  Jobs go
@@ -80,13 +73,9 @@ def manager(
 
     serve(
         ManagerSettings(
-            listen=listen,
             data_dir=(data_dir or default_data_dir()).absolute(),
-            token_file=token_file,
-            database_url=database,
-            policy=policy,
-            belief=belief,
             lease_s=parse_seconds(lease, "lease"),
             fence_s=parse_seconds(fence, "fence"),
+            **said,
         )
     )

@@ -6,7 +6,7 @@ import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -72,20 +72,7 @@ def _policies(_context: click.Context, _parameter: click.Parameter, text: str) -
     show_default=True,
     help="How to show the result.",
 )
-def simulate(
-    *,
-    trace: Path | None,
-    cluster: str | None,
-    policies: tuple[str, ...],
-    trace_format: str | None,
-    truth: str,
-    belief: str,
-    seed: int,
-    limit: int | None,
-    options: dict[str, str],
-    skip_bad_lines: bool,
-    output: str,
-) -> None:
+def simulate(output: str, **said: Any) -> None:
     """Replay TRACE on a simulated cluster; without TRACE, a synthetic one that ships with Cotenant.
 
     \b
@@ -97,20 +84,8 @@ def simulate(
     """  # noqa: D301 - click reads the backspace character
     from simulator.study import StudySpec, run_study
 
-    spec = StudySpec(
-        policies=policies,
-        trace=trace,
-        cluster=cluster,
-        trace_format=trace_format,
-        truth=truth,
-        belief=belief,
-        seed=seed,
-        limit=limit,
-        skip_bad_lines=skip_bad_lines,
-        options=options,
-    )
     with _progress_bar() as progress:
-        study = run_study(spec, progress)
+        study = run_study(StudySpec(**said), progress)
     _tell(study)
     if output == Format.JSON.value:
         show_json(study.to_dict())

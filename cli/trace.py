@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -30,25 +31,27 @@ def trace() -> None:
 @click.option("--median", "median_s", default=1200.0, show_default=True, help="Median duration, seconds.")
 @click.option("--sigma", default=1.6, show_default=True, help="Weight of the tail of durations.")
 @click.option("--tenants", default=5, show_default=True, type=click.IntRange(1))
-@click.option("--gangs", default=0.05, show_default=True, type=_FRACTION, help="Fraction of jobs.")
+@click.option(
+    "--gangs", "gang_fraction", default=0.05, show_default=True, type=_FRACTION, help="Fraction of jobs."
+)
 @click.option("--largest-gang", default=8, show_default=True, type=click.IntRange(2))
-@click.option("--shared", default=0.6, show_default=True, type=_FRACTION, help="Fraction of the others.")
-@click.option("--promises", default=0.3, show_default=True, type=_FRACTION, help="Fraction of shared jobs.")
-def generate(
-    *,
-    file: Path,
-    jobs: int,
-    seed: int,
-    arrivals: str,
-    jobs_per_hour: float,
-    median_s: float,
-    sigma: float,
-    tenants: int,
-    gangs: float,
-    largest_gang: int,
-    shared: float,
-    promises: float,
-) -> None:
+@click.option(
+    "--shared",
+    "shared_fraction",
+    default=0.6,
+    show_default=True,
+    type=_FRACTION,
+    help="Fraction of the others.",
+)
+@click.option(
+    "--promises",
+    "promise_fraction",
+    default=0.3,
+    show_default=True,
+    type=_FRACTION,
+    help="Fraction of shared jobs.",
+)
+def generate(file: Path, arrivals: str, **said: Any) -> None:
     """Write a seeded synthetic trace to FILE; gzip if its name ends in .gz.
 
     Arrivals are Poisson or follow the day; durations are log-normal; jobs are gangs of whole GPUs, single
@@ -61,18 +64,6 @@ def generate(
     """  # noqa: D301 - click reads the backspace character
     from simulator.synthetic import Arrivals, SyntheticSpec, write
 
-    spec = SyntheticSpec(
-        jobs=jobs,
-        seed=seed,
-        arrivals=Arrivals(arrivals),
-        jobs_per_hour=jobs_per_hour,
-        median_s=median_s,
-        sigma=sigma,
-        tenants=tenants,
-        gang_fraction=gangs,
-        largest_gang=largest_gang,
-        shared_fraction=shared,
-        promise_fraction=promises,
-    )
+    spec = SyntheticSpec(arrivals=Arrivals(arrivals), **said)
     write(spec, file)
-    click.echo(f"{file}: {jobs} jobs, seed {seed}", err=True)
+    click.echo(f"{file}: {spec.jobs} jobs, seed {spec.seed}", err=True)

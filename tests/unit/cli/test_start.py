@@ -5,12 +5,21 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import fields
+from typing import TYPE_CHECKING
 
 import click
 import pytest
 
+from agent.main import AgentSettings
 from cli import failures
 from cli.main import COMMANDS, cli, main
+from manager.settings import ManagerSettings
+from simulator.study import StudySpec
+from simulator.synthetic import SyntheticSpec
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 HEAVY = {
     "agent",
@@ -70,6 +79,26 @@ def test_no_command_shows_the_help(run):
     answer = run()
     assert answer.status == 0
     assert "Commands:" in answer.out
+
+
+def _arguments(command: click.Command) -> set[str]:
+    return {parameter.name for parameter in command.params if parameter.name is not None}
+
+
+def _fields(kind: type[DataclassInstance]) -> set[str]:
+    return {field.name for field in fields(kind)}
+
+
+def test_options_that_are_handed_on_are_settings_of_that_name():
+    from cli.agent import agent
+    from cli.manager import manager
+    from cli.simulate import simulate
+    from cli.trace import generate
+
+    assert _arguments(simulate) - {"output"} == _fields(StudySpec)
+    assert _arguments(generate) - {"file", "arrivals"} <= _fields(SyntheticSpec)
+    assert _arguments(manager) - {"lease", "fence"} <= _fields(ManagerSettings)
+    assert _arguments(agent) <= _fields(AgentSettings)
 
 
 @pytest.mark.parametrize(
