@@ -26,10 +26,10 @@ export PIP_ROOT_USER_ACTION := ignore
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv venv-ray demo test lint format bench campaign lock clean
+.PHONY: help venv venv-ray demo test lint format bench performance campaign lock clean
 
 help: ## Show this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-10s %s\n", $$1, $$2}' Makefile
+	@awk -F':.*## ' '/^[a-z-]+:.*## /{printf "  %-11s %s\n", $$1, $$2}' Makefile
 
 venv: $(STAMP) ## Create or update .venv from requirements.lock and install the project in it
 
@@ -66,6 +66,11 @@ format: $(STAMP) ## Format the code and sort the imports
 
 bench: $(STAMP) ## Run the benchmarks
 	@$(BIN)/python -m bench.all $(BENCH_ARGS)
+
+# Takes some minutes; BENCH_ARGS='--note "what else ran on the machine"' is said on the page.
+performance: $(STAMP) ## Run the benchmarks and write docs/performance.md from what they print
+	@$(BIN)/python -m bench.all $(BENCH_ARGS) > docs/performance.jsonl
+	@$(BIN)/python -m bench.report docs/performance.jsonl > docs/performance.md
 
 campaign: $(STAMP) ## Run the simulation campaign
 	@$(BIN)/python -m bench.campaign $(CAMPAIGN_ARGS)

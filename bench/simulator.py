@@ -2,12 +2,13 @@
 
 ::
 
-    python bench/simulator.py --data DIR [--json] [--policy fifo,...] [--limit N] [--repeat N]
+    python bench/simulator.py --data DIR [--json] [--check] [--policy fifo,...] [--limit N] [--repeat N]
 
 The bare loop has one process and one request of ``Resource(512)`` per job, which waits for its submission,
 for one GPU, and for its duration.  ``ratio_to_leanest_simpy`` compares with a loop that starts each process
 only when its job is submitted, which keeps the heap small: the least that simpy can do.  Wall times are the
-fastest of the repeats; loading the trace is left out everywhere.
+fastest of the repeats; loading the trace is left out everywhere.  ``exceeded`` names the figures above the
+project's limits; with ``--check`` there may be none.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +37,11 @@ if TYPE_CHECKING:
 CLUSTER = "64x8xV100-SXM2-32GB"
 POLICIES = ("fifo", "backfill", "best-fit", "srtf")
 GROWTH_JOBS = (5_000, 50_000)
+WALL_LIMITS_S = {"fifo": 8.0, "backfill": 8.0, "best-fit": 8.0, "srtf": 20.0}
+"""For the whole trace; a policy that is not named has none."""
+RATIO_LIMIT = 5.0
+"""Of the wall time of fifo to that of the bare loop."""
+EXPONENT_LIMIT = 1.15
 TRACE = Path("philly") / "philly_jobs_sia.csv.gz"
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
@@ -143,13 +149,28 @@ def measure(data: Path, settings: Settings) -> dict[str, Any]:
             "bare_simpy_s": round(min(bare), 3),
         }
     exponent = growth_exponent(rows, settings)
-    return {
+    figures = {
         "policies": policies,
         "growth_exponent": round(exponent, 3) if exponent is not None else None,
         "jobs": len(rows),
         "cluster": CLUSTER,
         "compiled": settings.compiled and _numba_is_there(),
     }
+    return {**figures, "exceeded": exceeded(figures)}
+
+
+def exceeded(figures: Mapping[str, Any]) -> list[str]:
+    """What is above the limits of the project, each in words."""
+    policies = figures["policies"]
+    measured = [(f"{name}: wall_s", of["wall_s"], WALL_LIMITS_S.get(name)) for name, of in policies.items()]
+    if "fifo" in policies:
+        measured.append(("fifo: ratio_to_bare_simpy", policies["fifo"]["ratio_to_bare_simpy"], RATIO_LIMIT))
+    measured.append(("growth_exponent", figures["growth_exponent"], EXPONENT_LIMIT))
+    return [
+        f"{what} is {value:g}, above {limit:g}"
+        for what, value, limit in measured
+        if value is not None and limit is not None and value > limit
+    ]
 
 
 def _numba_is_there() -> bool:
@@ -158,11 +179,12 @@ def _numba_is_there() -> bool:
     return importlib.util.find_spec("numba") is not None
 
 
-def main() -> None:
-    """Measure and print."""
+def main() -> int:
+    """Measure and print; 1 if a limit must be kept and is not."""
     parser = argparse.ArgumentParser(description="Measure the simulator on the Philly trace.")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("COTENANT_DATA", DEFAULT_DATA)))
     parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if a limit is exceeded")
     parser.add_argument("--policy", default=",".join(POLICIES), help="names, separated by commas")
     parser.add_argument("--limit", type=int, help="only the first jobs")
     parser.add_argument("--repeat", type=int, default=1, help="take the fastest of so many runs")
@@ -179,11 +201,18 @@ def main() -> None:
     figures = measure(arguments.data, settings)
     if arguments.json:
         print(json.dumps(figures))
-        return
+    else:
+        _show(figures)
+    return 1 if arguments.check and figures["exceeded"] else 0
+
+
+def _show(figures: Mapping[str, Any]) -> None:
     for policy, values in figures["policies"].items():
         print(f"{policy:10} " + "  ".join(f"{name} {value}" for name, value in values.items()))
     print(f"growth exponent {figures['growth_exponent']}, compiled {figures['compiled']}")
+    for line in figures["exceeded"]:
+        print(f"exceeded: {line}")
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())
