@@ -1,16 +1,16 @@
-"""The metrics of all jobs of this database, by the same function as a simulated run's."""
+"""The metrics of all jobs of this database, by the same functions as a simulated run's."""
 
 from __future__ import annotations
 
 from manager.services import Services
 from manager.store import JobFilter, StoredJob
-from placement.lifecycle import HOLDING, JobState
+from placement.lifecycle import ACTIVE, JobState
 from placement.model import WHOLE_GPU_MILLI
-from placement.report import JobOutcome, Metrics, RunCounters, metrics_of
+from placement.report import JobOutcome, Measured, Metrics, RunCounters, metrics_of, outcome_of
 
 
 def metrics(services: Services) -> Metrics:
-    """Metrics up to now; a job that still runs counts with what it has held so far.
+    """Metrics up to now; a job that still runs counts with what it has held and served so far.
 
     Raises:
         OperationFailed: the store refuses.
@@ -18,30 +18,31 @@ def metrics(services: Services) -> Metrics:
     now_s = services.clock.now_s()
     queries = services.store.queries
     gpus = sum(len(stored.node.gpus) for stored in queries.nodes())
-    outcomes = [_outcome(stored, now_s) for stored in queries.jobs(JobFilter())]
+    outcomes = [outcome(stored, now_s) for stored in queries.jobs(JobFilter())]
     events, decisions = services.loop.ask(lambda scheduler: (scheduler.events, scheduler.decisions))
     counters = RunCounters(events=events, decisions=decisions, wall_s=services.loop.counters.core_s)
     return metrics_of(outcomes, gpus * WHOLE_GPU_MILLI, counters, now_s)
 
 
-def _outcome(stored: StoredJob, now_s: float) -> JobOutcome:
-    record = stored.record
-    job = record.job
-    held_s = record.held_s
-    if record.state in HOLDING and record.state is not JobState.PLACED and record.placed_s is not None:
-        held_s += now_s - record.placed_s
-    return JobOutcome(
-        job_id=job.job_id,
-        tenant=job.tenant,
-        state=record.state,
-        submit_s=job.submit_s,
-        first_placed_s=record.first_placed_s,
-        ended_s=record.ended_s,
+def outcome(stored: StoredJob, now_s: float) -> JobOutcome:
+    """What became of one job so far."""
+    measured = Measured(
         gpu_milli=sum(share.compute_milli for worker in stored.placed for share in worker.shares),
-        held_s=held_s,
-        # Nothing served and nothing measured look alike in the record; who measures, serves something.
-        served_s=record.served_s or None,
+        served_s=_served_s(stored, now_s),
         slowdown=stored.progress.observed_slowdown,
-        max_slowdown=job.request.max_slowdown,
-        preemptions=record.preemptions,
     )
+    return outcome_of(stored.record, measured, now_s)
+
+
+def _served_s(stored: StoredJob, now_s: float) -> float | None:
+    """Solo-equivalent seconds of all attempts, whatever became of them; None if none was measured.
+
+    Of the attempt that is under way there is an estimate: the time it has run so far at the speed that its
+    progress shows.
+    """
+    record, slowdown = stored.record, stored.progress.observed_slowdown
+    under_way = record.attempt if record.state in ACTIVE else None
+    parts = [served_s for attempt, served_s in stored.served_s.items() if attempt != under_way]
+    if record.state is JobState.RUNNING and record.placed_s is not None and slowdown is not None:
+        parts.append((now_s - record.placed_s) / slowdown)
+    return sum(parts) if parts else None

@@ -239,6 +239,7 @@ def _record_progress(connection: Connection, report: WorkerReport) -> None:
         "step": report.step,
         "steps_per_s": report.steps_per_s,
         "observed_slowdown": report.observed_slowdown,
+        "served_s": report.served_s,
     }
     known = {name: value for name, value in values.items() if value is not None}
     if not known:
@@ -252,7 +253,10 @@ def _record_progress(connection: Connection, report: WorkerReport) -> None:
     row = connection.execute(select(t.progress.c.step).where(mine)).one_or_none()
     if row is None:
         connection.execute(insert(t.progress).values(**key, **known))
-    elif row.step is None or report.step is None or row.step <= report.step:
+        return
+    if row.step is not None and report.step is not None and row.step > report.step:
+        known = {name: value for name, value in known.items() if name == "served_s"}
+    if known:
         connection.execute(update(t.progress).where(mine).values(known))
 
 

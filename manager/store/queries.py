@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import Connection, Row, Select, select
@@ -178,14 +178,15 @@ def _stored(connection: Connection, query: Select[tuple[object, ...]]) -> list[S
     rows = connection.execute(query).all()
     ids = [row.job_id for row in rows]
     neighbours = _neighbours(connection, ids)
-    progress = _progress(connection, {row.job_id: row.attempt for row in rows})
+    progress = _progress(connection, ids)
     return [
         StoredJob(
             spec=JobSpec.model_validate_json(row.spec),
             record=RECORD.validate_json(row.record),
             placed=ASSIGNMENTS.validate_json(row.placed),
             neighbours=tuple(neighbours.get(row.job_id, ())),
-            progress=progress.get(row.job_id, Progress()),
+            progress=_slowest(progress[row.job_id].get(row.attempt, ())),
+            served_s=_served(progress[row.job_id]),
         )
         for row in rows
     ]
@@ -206,13 +207,25 @@ def _neighbours(connection: Connection, ids: Sequence[str]) -> dict[str, list[st
     return found
 
 
-def _progress(connection: Connection, attempts: dict[str, int]) -> dict[str, Progress]:
-    found: dict[str, list[Row[tuple[object, ...]]]] = defaultdict(list)
-    for some in _chunks(list(attempts)):
+_Reported = dict[int, list[Row[tuple[object, ...]]]]
+"""What the workers of a job have reported of themselves, by attempt."""
+
+
+def _progress(connection: Connection, ids: Sequence[str]) -> Mapping[str, _Reported]:
+    found: dict[str, _Reported] = {job_id: defaultdict(list) for job_id in ids}
+    for some in _chunks(ids):
         for row in connection.execute(select(t.progress).where(t.progress.c.job_id.in_(some))):
-            if row.attempt == attempts[row.job_id]:
-                found[row.job_id].append(row)
-    return {job_id: _slowest(rows) for job_id, rows in found.items()}
+            found[row.job_id][row.attempt].append(row)
+    return found
+
+
+def _served(reported: _Reported) -> dict[int, float]:
+    """A gang has served what its slowest worker has."""
+    served = {
+        attempt: [row.served_s for row in rows if row.served_s is not None]
+        for attempt, rows in reported.items()
+    }
+    return {attempt: min(values) for attempt, values in served.items() if values}
 
 
 def _slowest(rows: Sequence[Row[tuple[object, ...]]]) -> Progress:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from manager.wire.agent_models import CommandKind
@@ -50,6 +51,8 @@ class StoredJob:
     placed: tuple[Assignment, ...] = ()
     neighbours: tuple[str, ...] = ()
     progress: Progress = Progress()
+    served_s: Mapping[int, float] = field(default_factory=dict)
+    """Solo-equivalent seconds by attempt, of those that have reported them."""
 
     @property
     def job_id(self) -> str:

@@ -79,6 +79,8 @@ progress = Table(
     Column("step", BigInteger),
     Column("steps_per_s", Double),
     Column("observed_slowdown", Double),
+    # Of the whole attempt, reported with its end.
+    Column("served_s", Double),
 )
 
 job_events = Table(

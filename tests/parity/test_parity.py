@@ -4,19 +4,22 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from manager.loop import CoreSettings
+from manager.metrics import outcome
 from manager.roster import Worker
-from manager.store import StoreFailed
+from manager.store import JobFilter, StoreFailed
 from placement.interference import model_named
 from placement.lifecycle import ACTIVE, JobRecord
 from placement.model import Event
+from placement.report import JobOutcome
 from placement.scheduler import Scheduler, Step
 from simulator.cluster_spec import ClusterSpec
-from simulator.engine import SimulationOptions, simulate
+from simulator.engine import SimulationOptions, SimulationResult, simulate
 from tests.parity import workload
 from tests.parity.live import LiveRun, Scenario
 
@@ -30,6 +33,10 @@ def scenario(policy: str) -> Scenario:
 
 
 def simulated_log(given: Scenario) -> list[str]:
+    return simulated(given).decision_log
+
+
+def simulated(given: Scenario) -> SimulationResult:
     options = SimulationOptions(
         policy=given.core.policy,
         truth=model_named("none"),
@@ -38,7 +45,7 @@ def simulated_log(given: Scenario) -> list[str]:
         profiles=given.profiles,
         keep_decision_log=True,
     )
-    return simulate(given.rows, ClusterSpec("parity", tuple(given.nodes)), options).decision_log
+    return simulate(given.rows, ClusterSpec("parity", tuple(given.nodes)), options)
 
 
 @pytest.mark.parametrize("policy", ["fifo", "best-fit", "srtf", "random"])
@@ -47,6 +54,24 @@ def test_live_loop_and_simulator_decide_alike(policy: str, tmp_path: Path) -> No
     live = LiveRun(tmp_path, given).replay()
     assert len(live) > 3 * JOBS
     assert live == simulated_log(given)
+
+
+@pytest.mark.parametrize("policy", ["fifo", "srtf"])
+def test_live_and_simulated_metrics_are_of_the_same_outcomes(policy: str, tmp_path: Path) -> None:
+    given = scenario(policy)
+    run = LiveRun(tmp_path, given)
+    run.replay()
+    stored = run.store.queries.jobs(JobFilter())
+    live = [figures(outcome(each, run.clock.now_s())) for each in stored]
+    expected = [figures(each) for each in simulated(given).outcomes]
+    assert live == expected
+    assert sum(each.record.preemptions for each in stored) > 0 or policy != "srtf"
+
+
+def figures(outcome: JobOutcome) -> JobOutcome:
+    """Without what is measured in other ways; who never ran holds and serves nothing, however it is said."""
+    served_s = round(outcome.served_s or 0.0, 6)
+    return replace(outcome, slowdown=None, served_s=served_s, held_s=round(outcome.held_s, 6))
 
 
 def test_the_workload_uses_what_it_is_meant_to_use() -> None:
