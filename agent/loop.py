@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 import random
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from agent.backoff import Backoff
+from agent.contact import Contact
 from agent.devices import Devices, Telemetry
 from agent.executor import Executor
 from agent.journal import Journal
-from agent.uplink import Uplink
+from agent.uplink import Uplink, Way
 from manager.wire.agent_models import (
     AgentCommand,
     CommandKind,
@@ -52,7 +52,8 @@ class Agent:
         self._pool = ThreadPoolExecutor(STARTS_AT_ONCE, "start")
         self._executor = Executor(journal, devices, self._pool)
         models = {gpu.uuid: gpu.model for gpu in self._node.gpus}
-        self._uplink = Uplink(client, node_id, self._executor, models)
+        self._contact = Contact(journal)
+        self._uplink = Uplink(Way(client, node_id, self._contact), self._executor, models)
         self._joined = threading.Event()
         self._work = threading.Event()
         """Set when there is something to look after at once."""
@@ -110,15 +111,17 @@ class Agent:
     # Sign of life
 
     def _beat(self) -> None:
-        begun_s = time.time()
         if not self._joined.is_set():
             report = NodeReport.of(self._node, simulated=self._devices.simulated)
-            self._welcomed(self._client.register(self._node_id, report), begun_s)
+            with self._contact.call():
+                self._welcomed(self._client.register(self._node_id, report))
             self._joined.set()
             _LOG.info("joined as %s with %d GPUs", self._node_id, len(self._node.gpus))
         else:
             try:
-                self._welcomed(self._client.heartbeat(self._node_id, self._sign_of_life()), begun_s)
+                beat = self._sign_of_life()
+                with self._contact.call():
+                    self._welcomed(self._client.heartbeat(self._node_id, beat))
             except NotFound:
                 self._joined.clear()  # a manager that does not know this node: join again
                 return
@@ -145,15 +148,14 @@ class Agent:
             _LOG.exception("telemetry: unexpected")  # a GPU that cannot be read is no reason to seem dead
             return ()
 
-    def _welcomed(self, welcome: Welcome, begun_s: float) -> None:
+    def _welcomed(self, welcome: Welcome) -> None:
         self._see_epoch(welcome.epoch)
-        # The contact counts from when it began: the manager saw it later than that, never earlier.
-        self._journal.touch_lease(begun_s)
         self._executor.fence_s = welcome.fence_s
         self._executor.learn(welcome.profiles)
         self._heartbeat_s = min(MOST_BETWEEN_HEARTBEATS_S, welcome.lease_s / HEARTBEATS_PER_LEASE)
 
     def _see_epoch(self, epoch: int) -> None:
+        self._contact.trusted = epoch >= self._epoch
         if epoch < self._epoch:
             raise StateError(
                 f"a manager of epoch {epoch} answers, but epoch {self._epoch} was seen: an old one runs, "
@@ -172,7 +174,8 @@ class Agent:
         self._joined.wait()
         if self._stop.is_set():
             return
-        commands = self._client.commands(self._node_id, 0, POLL_WAIT_S)
+        with self._contact.call():
+            commands = self._client.commands(self._node_id, 0, POLL_WAIT_S)
         done = 0
         try:
             for command in commands:
@@ -182,7 +185,8 @@ class Agent:
         finally:
             if done:
                 self._work.set()
-                self._client.ack(self._node_id, done)
+                with self._contact.call():
+                    self._client.ack(self._node_id, done)
 
     def _do(self, command: AgentCommand) -> None:
         if command.kind is CommandKind.STOP:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from agent import attempt
 from agent.attempt import Exit
+from agent.contact import Contact
+from agent.devices import WorkerKey
 from agent.executor import Executor, Worker
 from agent.reports import bare_exit_report, exit_report, progress_report, started_report
 from manager.wire.agent_models import ReportKind, WorkerReport
@@ -25,17 +28,33 @@ REFUSED_AGAIN_S = 30.0
 """Pause before an exit report is sent again that the manager does not take in any form."""
 
 
+@dataclass(frozen=True, slots=True)
+class Way:
+    """How the manager is reached, and as which node."""
+
+    client: Client
+    node_id: str
+    contact: Contact
+
+    def report(self, reports: Sequence[WorkerReport]) -> None:
+        """Hand over reports."""
+        with self.contact.call():
+            self.client.report(self.node_id, reports)
+
+    def append_log(self, worker: WorkerKey, offset: int, data: bytes) -> int:
+        """Append output; returns how much the manager holds."""
+        with self.contact.call():
+            return self.client.append_log(self.node_id, worker, offset, data)
+
+
 class Uplink:
-    """One node's way up; ``gpu_models`` by GPU uuid.
+    """Tells the manager of one node's workers; ``gpu_models`` by GPU uuid.
 
     Its methods raise what :class:`Client` raises when the manager is away; everything is still on disk then.
     """
 
-    def __init__(
-        self, client: Client, node_id: str, executor: Executor, gpu_models: Mapping[str, str]
-    ) -> None:
-        self._client = client
-        self._node_id = node_id
+    def __init__(self, way: Way, executor: Executor, gpu_models: Mapping[str, str]) -> None:
+        self._way = way
         self._executor = executor
         self._gpu_models = gpu_models
         self._progress_at_s = 0.0
@@ -106,7 +125,7 @@ class Uplink:
 
     def _append(self, worker: Worker, data: bytes) -> None:
         try:
-            worker.sent_bytes = self._client.append_log(self._node_id, worker.key, worker.sent_bytes, data)
+            worker.sent_bytes = self._way.append_log(worker.key, worker.sent_bytes, data)
         except WrongOffset as error:
             worker.sent_bytes = error.size  # after a restart: the manager has that much already
 
@@ -124,7 +143,7 @@ class Uplink:
 
     def _deliver(self, reports: list[tuple[Worker, WorkerReport]]) -> None:
         try:
-            self._client.report(self._node_id, [report for _, report in reports])
+            self._way.report([report for _, report in reports])
         except InvalidInput as error:
             if len(reports) > 1:
                 for each in reports:  # one that is refused must not hold up the others
@@ -145,7 +164,7 @@ class Uplink:
             _LOG.error("the manager refuses report %s: %s", report.report_id, refusal)
             return True
         try:
-            self._client.report(self._node_id, [bare_exit_report(report)])
+            self._way.report([bare_exit_report(report)])
         except InvalidInput as error:
             if worker.exit_again_at_s == 0.0:
                 _LOG.error(

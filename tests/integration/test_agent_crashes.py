@@ -14,11 +14,12 @@ import pytest
 
 from agent import attempt
 from agent.attempt import EndCause
+from agent.contact import Contact
 from agent.executor import Executor
 from agent.journal import Journal
 from agent.launch import launch
 from agent.simulated import SimulatedDevices
-from agent.uplink import Uplink
+from agent.uplink import Uplink, Way
 from manager.wire.agent_models import AgentCommand, CommandKind, ReportKind, WorkerReport
 from manager.wire.client import Client
 from tests.integration.fake_manager import FakeManager
@@ -96,7 +97,7 @@ def live(manager: FakeManager, data_dir: Path, commands: list[AgentCommand]) -> 
     journal = Journal(data_dir)
     try:
         executor = Executor(journal, SimulatedDevices.named("1xA100-SXM4-80GB", "n", "none"))
-        uplink = Uplink(cast(Client, manager), "n", executor, {})
+        uplink = Uplink(Way(cast(Client, manager), "n", Contact(journal)), executor, {})
         for command in commands:
             if command.kind is CommandKind.START:
                 executor.start(command)

@@ -25,6 +25,7 @@ from tests.integration.fake_manager import FakeManager, agent_on, folder_of, sta
 from tests.integration.shim_job import until
 
 pytestmark = pytest.mark.integration
+CALLS = ("register", "heartbeat", "commands", "ack", "report", "append_log")
 
 
 @pytest.fixture
@@ -88,7 +89,7 @@ def test_a_stop_reaches_a_running_worker(manager: FakeManager, data_dir: Path) -
     assert (report.cause, report.message) == (ExitCause.STOPPED, "cancelled")
 
 
-@pytest.mark.parametrize("call", ["register", "heartbeat", "commands", "ack", "report", "append_log"])
+@pytest.mark.parametrize("call", CALLS)
 @pytest.mark.parametrize(
     "error", [Unreachable("gone"), OperationFailed("the disk for logs is full")], ids=["away", "out-of-order"]
 )
@@ -102,6 +103,23 @@ def test_nothing_is_lost_while_a_call_fails(
         manager.failing.clear()
         assert manager.exit_of("job-1").exit_code == 5
     assert manager.log("job-1") == "one\ntwo\n"
+
+
+@pytest.mark.parametrize("call", ["heartbeat", "commands", "report", "append_log"])
+def test_a_call_that_succeeds_renews_the_lease_though_all_others_fail(
+    manager: FakeManager, data_dir: Path, call: str
+) -> None:
+    lease = data_dir / "lease"
+    script = "while :; do echo step=$((n += 1)) >> $COTENANT_PROGRESS; echo $n; sleep 0.05; done"
+    manager.outbox = [start(1, script)]
+    with agent_on(manager, data_dir):
+        until(lambda: manager.acked and manager.log("job-1"), "it runs")
+        manager.failing = {name: Unreachable("gone") for name in CALLS if name != call}
+        os.utime(lease, (1.0, 1.0))
+        until(lambda: lease.stat().st_mtime > 1.0, f"{call} renews the lease")
+        manager.failing = {}
+        manager.outbox = [stop(2)]
+        manager.exit_of("job-1")
 
 
 def test_what_ended_without_the_agent_is_told_by_the_next_one(manager: FakeManager, data_dir: Path) -> None:
