@@ -63,6 +63,14 @@ def _policies(_context: click.Context, _parameter: click.Parameter, text: str) -
     callback=_options,
     help="known_durations=true, profiles=FILE; openb: departures=true; gavel: throughputs=FILE.",
 )
+@click.option(
+    "--data",
+    "data_folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    envvar="COTENANT_DATA",
+    show_envvar=True,
+    help="Public traces: Gavel's rates are also looked for there.",
+)
 @click.option("--skip-bad-lines", is_flag=True, help="Count lines that cannot be read instead of stopping.")
 @click.option(
     "-o",

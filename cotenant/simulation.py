@@ -21,6 +21,7 @@ class SimulateOptions(TypedDict, total=False):
     limit: int
     skip_bad_lines: bool
     options: Mapping[str, str]
+    data_folder: Path | None
 
 
 def simulate(

@@ -32,6 +32,7 @@ class StudySpec:
     """What to simulate; ``trace`` None is the one that ships with the project.
 
     ``options`` are the user's ``k=v`` pairs: those of the trace format, ``known_durations`` and ``profiles``.
+    ``data_folder`` holds public traces and the tables that go with them, such as Gavel's rates.
     """
 
     policies: tuple[str, ...]
@@ -44,6 +45,7 @@ class StudySpec:
     limit: int | None = None
     skip_bad_lines: bool = False
     options: Mapping[str, str] = field(default_factory=dict)
+    data_folder: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +103,7 @@ def run_study(spec: StudySpec, progress: StudyProgress | None = None) -> Study:
     profiles_path = Path(spec.options["profiles"]) if "profiles" in spec.options else None
     trace = read_trace(
         spec.trace if spec.trace is not None else DEFAULT_TRACE,
-        ReadOptions(spec.skip_bad_lines, spec.limit, reading),
+        ReadOptions(spec.skip_bad_lines, spec.limit, reading, spec.data_folder),
         spec.trace_format,
     )
     profiles, notices = profiles_for(trace.rows, profiles_path)

@@ -25,11 +25,15 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class ReadOptions:
-    """How to read a trace; ``options`` are the user's ``k=v`` pairs, already checked by name."""
+    """How to read a trace; ``options`` are the user's ``k=v`` pairs, already checked by name.
+
+    ``data_folder`` holds public traces and the tables that go with them.
+    """
 
     skip_bad_lines: bool = False
     limit: int | None = None
     options: Mapping[str, str] = field(default_factory=dict)
+    data_folder: Path | None = None
 
 
 @dataclass(slots=True)
@@ -47,6 +51,7 @@ class Source:
     header: tuple[str, ...]
     options: Mapping[str, str]
     notes: Notes
+    data_folder: Path | None = None
 
 
 Parse = Callable[[Sequence[str], int], TraceRow]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import csv
 import functools
-import os
 import types
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -60,8 +59,8 @@ def _rates_path(source: Source) -> Path:
     if given is not None:
         return Path(given)
     folders = [*source.path.resolve().parents[:2]]
-    if data := os.environ.get("COTENANT_DATA"):
-        folders.append(Path(data) / "gavel")
+    if source.data_folder is not None:
+        folders.append(source.data_folder / "gavel")
     for folder in folders:
         if (folder / _RATES_FILE).is_file():
             return folder / _RATES_FILE

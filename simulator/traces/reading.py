@@ -95,7 +95,7 @@ def _results(
         lines = csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(text)
         try:
             header = tuple(name.strip() for name in next(lines, [])) if chosen.has_header else ()
-            parse = chosen.prepare(Source(path, header, options.options, notes))
+            parse = chosen.prepare(Source(path, header, options.options, notes, options.data_folder))
             widths = chosen.fields or {len(header)}
             while (fields := _next(lines)) is not None:
                 if not fields:

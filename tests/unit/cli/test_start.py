@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import subprocess
 import sys
+import tomllib
 from dataclasses import fields
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +24,8 @@ from simulator.synthetic import SyntheticSpec
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+ROOT = Path(__file__).parents[3]
+OTHERS = {"agent", "manager", "placement", "simulator"}
 HEAVY = {
     "agent",
     "fastapi",
@@ -45,6 +50,30 @@ def loaded_after(statement: str) -> set[str]:
 
 def test_starting_a_command_line_imports_nothing_heavy():
     assert not loaded_after("import cli.main") & HEAVY
+
+
+def test_commands_import_nothing_of_the_other_packages_but_the_wire_when_they_are_loaded():
+    code = "import glob, importlib\nfor path in glob.glob('cli/*.py'):\n"
+    code += "    importlib.import_module(path[:-3].replace('/', '.').removesuffix('.__init__'))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys\nprint(*sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=ROOT,
+    )
+    loaded = done.stdout.split()
+    assert "cli.up" in loaded
+    assert [name for name in loaded if name.partition(".")[0] in OTHERS] == []
+
+
+def test_modules_that_commands_may_not_import_first_thing_exist():
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    banned = settings["tool"]["ruff"]["lint"]["flake8-tidy-imports"]["banned-module-level-imports"]
+    ours = [name for name in banned if name.partition(".")[0] in OTHERS]
+    assert len(ours) > len(OTHERS)
+    assert [name for name in ours if importlib.util.find_spec(name) is None] == []
+    assert not any(name.startswith("manager.wire") for name in ours)
 
 
 def test_the_help_of_the_program_imports_nothing_heavy():

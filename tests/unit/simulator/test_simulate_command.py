@@ -36,6 +36,27 @@ def test_json_has_the_promised_keys_and_nothing_else_goes_to_stdout(trace, capsy
     assert printed.err == "", "no progress bar where there is no terminal"
 
 
+@pytest.mark.parametrize("named", ["option", "environment"])
+def test_rates_of_the_data_folder(tmp_path, monkeypatch, capsys, named):
+    folder = tmp_path / "data" / "gavel"
+    folder.mkdir(parents=True)
+    header = "source,gpu,consolidated,job_type,scale_factor,steps_per_s\n"
+    (folder / "isolated_throughputs.csv").write_text(header + "simulation,v100,1,LM (batch size 5),1,4.0\n")
+    path = tmp_path / "there" / "jobs.trace"
+    path.parent.mkdir()
+    path.write_text("LM (batch size 5)\tpython3 main.py\t--steps\t1\t100\t0\t1\n")
+    words = ["simulate", str(path), "--cluster", "1x1xv100", "--policy", "fifo", "-o", "json"]
+    monkeypatch.delenv("COTENANT_DATA", raising=False)
+    assert main(words) == 2
+    assert "needs measured rates" in capsys.readouterr().err
+    if named == "environment":
+        monkeypatch.setenv("COTENANT_DATA", str(tmp_path / "data"))
+    else:
+        words += ["--data", str(tmp_path / "data")]
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["runs"][0]["metrics"]["avg_jct_s"] == 25.0
+
+
 def test_undefined_figures_are_null(tmp_path, capsys):
     path = tmp_path / "trace.csv"
     path.write_text("job_id,submit_s,duration_s,gpus\na,0,1,8\n")

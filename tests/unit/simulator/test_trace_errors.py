@@ -93,8 +93,7 @@ def test_what_no_format_recognises_is_refused_with_the_names_to_choose_from(tmp_
     ("format_name", "what"),
     [("philly", "the header lacks timestamp"), ("swf", "trace format 'swf' is unknown"), ("gavel", "rates")],
 )
-def test_a_format_that_is_forced_but_wrong(tmp_path, monkeypatch, format_name, what):
-    monkeypatch.delenv("COTENANT_DATA", raising=False)
+def test_a_format_that_is_forced_but_wrong(tmp_path, format_name, what):
     with pytest.raises(InvalidInput, match=what):
         read_trace(write(tmp_path, OWN + GOOD), ReadOptions(), format_name)
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.model import JobKind, Mode
+from placement.model import InvalidInput, JobKind, Mode
 from simulator.traces import ReadOptions, Trace, read_trace
 
 OPENB_SHORT = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
@@ -117,6 +117,21 @@ def test_gavel_lengths_are_steps_over_the_rate_of_the_gpu_model(tmp_path, line):
     assert (two.workers, two.request.gpus) == (2, 1)
     assert two.duration_by_model_s == {"v100": 12.5}, "a rate of 0 means that it does not fit"
     assert two.request.gpu_models == ("v100",)
+
+
+def test_gavel_rates_of_the_data_folder_that_is_named(tmp_path, monkeypatch):
+    """What lies in the environment is the command line's to read, and changes no library call."""
+    folder = tmp_path / "data" / "gavel"
+    folder.mkdir(parents=True)
+    (folder / "isolated_throughputs.csv").write_text(RATES)
+    (tmp_path / "elsewhere").mkdir()
+    path = tmp_path / "elsewhere" / "t"
+    path.write_text(SEVEN.format(steps=100, at=0, scale=1))
+    monkeypatch.setenv("COTENANT_DATA", str(tmp_path / "data"))
+    with pytest.raises(InvalidInput, match="needs measured rates"):
+        read_trace(path, ReadOptions())
+    (row,) = read_trace(path, ReadOptions(data_folder=tmp_path / "data")).rows
+    assert row.duration_s == 25.0
 
 
 def test_gavel_jobs_without_a_rate_are_kept_to_be_rejected_and_counted(tmp_path):
