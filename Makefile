@@ -4,7 +4,7 @@
 #   PYTHON          the interpreter that creates .venv (default python3; 3.11 or newer)
 #   PYTEST_ARGS     more arguments for pytest, e.g. PYTEST_ARGS="-n 2 -m 'not slow'"
 #   BENCH_ARGS      arguments for the benchmarks
-#   CAMPAIGN_ARGS   arguments for the simulation campaign
+#   CAMPAIGN_ARGS   arguments for the campaign of kills, e.g. CAMPAIGN_ARGS="--kills 50 --seed 3"
 #   COTENANT_DATA   folder with public trace data; tests that need it are skipped where it is unset
 #
 # Nothing is written outside this folder and $TMPDIR, except pip's own cache.
@@ -72,7 +72,7 @@ performance: $(STAMP) ## Run the benchmarks and write docs/performance.md from w
 	@$(BIN)/python -m bench.all $(BENCH_ARGS) > docs/performance.jsonl
 	@$(BIN)/python -m bench.report docs/performance.jsonl > docs/performance.md
 
-campaign: $(STAMP) ## Run the simulation campaign
+campaign: $(STAMP) ## Kill live managers and agents at random moments, and check that no job is lost
 	@$(BIN)/python -m bench.campaign $(CAMPAIGN_ARGS)
 
 # uv reads the newest versions that pyproject.toml allows. It lives in a scratch folder: it is not needed otherwise.
