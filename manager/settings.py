@@ -18,19 +18,24 @@ from placement.model import InvalidAmount, InvalidInput
 from placement.policies import policy_named
 
 MIN_TOKEN_CHARS = 16
+DATABASE_URL_VARIABLE = "COTENANT_DATABASE_URL"
+_OURS = ("manager.lock", "cotenant.db", "token")
+"""Any of these in a folder says that it is a manager's."""
 
 
 @dataclass(frozen=True, slots=True)
 class ManagerSettings:
     """How a manager runs.
 
-    ``database_url`` None is SQLite in the data folder.  Without ``token`` and ``token_file`` the token is in
-    the file ``token`` of the data folder, made on the first start.  ``seed`` is for policies that draw.
+    ``database_url`` None takes the variable COTENANT_DATABASE_URL, which other users of the machine cannot
+    read as they can a command line, and SQLite in the data folder if that is not set either.  Without ``token``
+    and ``token_file`` the token is in the file ``token`` of the data folder, made on the first start.  ``seed``
+    is for policies that draw.
     """
 
     data_dir: Path
     listen: str = "127.0.0.1:7077"
-    database_url: str | None = None
+    database_url: str | None = field(default=None, repr=False)
     policy: str = "backfill"
     belief: str = "additive"
     lease_s: float = 15.0
@@ -68,7 +73,8 @@ class ManagerSettings:
     @property
     def url(self) -> str:
         """The database's URL."""
-        return self.database_url or sqlite_url(self.data_dir / "cotenant.db")
+        given = self.database_url or os.environ.get(DATABASE_URL_VARIABLE)
+        return given or sqlite_url(self.data_dir / "cotenant.db")
 
     @property
     def core(self) -> CoreSettings:
@@ -144,14 +150,26 @@ def _checked(token: str, where: str) -> str:
 
 
 def prepare_data_dir(path: Path) -> None:
-    """Make the data folder, for its owner alone.
+    """Make the data folder, for its owner alone; one that is ours already is closed to others.
+
+    A folder of somebody else, or one in which other things lie, keeps its mode: our files in it are private
+    one by one.
 
     Raises:
         InvalidInput: it cannot be made or written.
     """
     try:
         path.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if _is_ours(path):
+            path.chmod(0o700)
     except OSError as error:
         raise InvalidInput(f"data folder {path}: cannot be made ({error.strerror})") from error
     if not os.access(path, os.W_OK | os.X_OK):
         raise InvalidInput(f"data folder {path}: cannot be written to")
+
+
+def _is_ours(path: Path) -> bool:
+    found = path.stat()
+    if found.st_uid != os.geteuid() or not stat.S_IMODE(found.st_mode) & 0o077:
+        return False
+    return any((path / name).exists() for name in _OURS) or not any(path.iterdir())

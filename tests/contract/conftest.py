@@ -5,7 +5,16 @@ from pathlib import Path
 
 import pytest
 
+from manager.settings import DATABASE_URL_VARIABLE
 from tests.contract.served import Running, serving
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_database_of_somebody() -> Iterator[None]:
+    """The tests write to databases of their own, whatever the environment names."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(DATABASE_URL_VARIABLE, raising=False)
+        yield
 
 
 @pytest.fixture

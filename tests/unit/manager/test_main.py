@@ -7,11 +7,16 @@ from pathlib import Path
 import pytest
 
 from manager import main
-from manager.settings import ManagerSettings
+from manager.settings import DATABASE_URL_VARIABLE, ManagerSettings
 
 
 class Assembled(Exception):
     """As far as these tests go."""
+
+
+@pytest.fixture(autouse=True)
+def no_database_of_somebody(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(DATABASE_URL_VARIABLE, raising=False)
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from manager.settings import ManagerSettings, is_loopback, load_token
+from manager.settings import ManagerSettings, is_loopback, load_token, prepare_data_dir
 from placement.model import InvalidInput
 
 GOOD = "0123456789abcdef"
@@ -103,3 +103,66 @@ def test_a_named_token_file_must_exist(tmp_path: Path) -> None:
 
 def test_the_token_does_not_show(tmp_path: Path) -> None:
     assert GOOD not in repr(ManagerSettings(data_dir=tmp_path, token=GOOD))
+
+
+URL = "postgresql://user:hunter2@host/cotenant"
+
+
+@pytest.mark.parametrize(
+    ("given", "variable", "expected"),
+    [
+        (None, None, "sqlite:///{}/cotenant.db"),
+        (None, "", "sqlite:///{}/cotenant.db"),
+        (None, URL, URL),
+        ("sqlite:////x.db", URL, "sqlite:////x.db"),
+    ],
+)
+def test_the_database_is_given_outright_or_where_ps_does_not_show_it(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    given: str | None,
+    variable: str | None,
+    expected: str,
+) -> None:
+    if variable is None:
+        monkeypatch.delenv("COTENANT_DATABASE_URL", raising=False)
+    else:
+        monkeypatch.setenv("COTENANT_DATABASE_URL", variable)
+    assert ManagerSettings(data_dir=tmp_path, database_url=given).url == expected.format(tmp_path)
+
+
+def test_the_database_s_password_does_not_show(tmp_path: Path) -> None:
+    assert "hunter2" not in repr(ManagerSettings(data_dir=tmp_path, database_url=URL))
+
+
+@pytest.mark.parametrize(
+    ("content", "mode"),
+    [
+        (None, 0o700),
+        ((), 0o700),
+        (("token",), 0o700),
+        (("cotenant.db", "notes.txt"), 0o700),
+        (("notes.txt",), 0o755),
+    ],
+    ids=["new", "empty", "ours", "ours and more", "somebody's things"],
+)
+def test_a_data_folder_that_is_ours_is_closed_to_others(
+    tmp_path: Path, content: tuple[str, ...] | None, mode: int
+) -> None:
+    folder = tmp_path / "data"
+    if content is not None:
+        folder.mkdir()
+        folder.chmod(0o755)
+        for name in content:
+            (folder / name).touch()
+    prepare_data_dir(folder)
+    assert stat.S_IMODE(folder.stat().st_mode) == mode
+
+
+def test_a_data_folder_of_another_user_keeps_its_mode(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tmp_path.chmod(0o755)
+    monkeypatch.setattr("os.geteuid", lambda: tmp_path.stat().st_uid + 1)
+    prepare_data_dir(tmp_path)
+    assert stat.S_IMODE(tmp_path.stat().st_mode) == 0o755
