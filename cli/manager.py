@@ -25,7 +25,8 @@ import click
     "--database",
     "database_url",
     metavar="URL",
-    help="An SQLAlchemy address.  [default: SQLite in the data folder]",
+    help="An SQLAlchemy address; one with a password belongs into COTENANT_DATABASE_URL, which no list of "
+    "processes shows.  [default: that variable, or SQLite in the data folder]",
 )
 @click.option(
     "--token-file",
@@ -63,7 +64,9 @@ def manager(ctx: click.Context, /, *, data_dir: Path | None, lease: str, fence: 
     Examples:
       cotenant manager
       cotenant manager --listen 0.0.0.0:7077 --data-dir /var/lib/cotenant
-      cotenant manager --policy srtf+spread --database postgresql+psycopg://user@host/cotenant
+      cotenant manager --policy srtf+spread
+
+    Another database than SQLite needs a driver of your own beside Cotenant, such as psycopg.
     """  # noqa: D301 - click reads the backspace character
     if ctx.invoked_subcommand is not None:
         return
