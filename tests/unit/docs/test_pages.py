@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import re
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -39,6 +41,33 @@ def test_commands_of_the_guide_are_commands():
         named = re.findall(r"^    cotenant ([a-z]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert named
         assert set(named) <= set(COMMANDS)
+
+
+def run_python(folder: Path, program: str) -> list[str]:
+    """What a program prints that runs by itself in a folder."""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, cwd=folder, check=False
+    )
+    assert done.returncode == 0, f"{done.stderr}\n{program}"
+    return done.stdout.splitlines()
+
+
+def test_the_python_of_the_readme_runs(tmp_path):
+    simulation, policy = re.findall(
+        r"^```python\n(.*?)^```$",
+        (ROOT / "README.md").read_text(encoding="utf-8"),
+        flags=re.DOTALL | re.MULTILINE,
+    )
+    # Two jobs that need the whole cluster, one after the other: 10 s and 10 + 20 s; a small one at the end.
+    lines = ["job_id,submit_s,duration_s,gpus,workers", "a,0,10,8,64", "b,0,20,8,64", "c,0,20,1,1"]
+    (tmp_path / "jobs.csv").write_text("\n".join(lines) + "\n")
+    (said,) = run_python(tmp_path, simulation)
+    jct_s, allocated = map(float, said.split())
+    assert jct_s == pytest.approx((10 + 30 + 50) / 3)
+    assert 0 < allocated <= 1
+    used = "cotenant.simulate('jobs.csv', cluster='64x8xV100-SXM2-32GB', policy='small-first')"
+    (said,) = run_python(tmp_path, f"{policy}\nprint({used}.metrics.avg_jct_s)")
+    assert float(said) == pytest.approx((20 + 30 + 50) / 3)
 
 
 def test_the_example_job_file_is_a_job():
