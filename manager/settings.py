@@ -28,9 +28,9 @@ class ManagerSettings:
     """How a manager runs.
 
     ``database_url`` None takes the variable COTENANT_DATABASE_URL, which other users of the machine cannot
-    read as they can a command line, and SQLite in the data folder if that is not set either.  Without ``token``
-    and ``token_file`` the token is in the file ``token`` of the data folder, made on the first start.  ``seed``
-    is for policies that draw.
+    read as they can a command line, and SQLite in the data folder if that is not set either.  Without
+    ``token`` and ``token_file`` the token is in the file ``token`` of the data folder, made on the first
+    start.  ``seed`` is for policies that draw.
     """
 
     data_dir: Path
