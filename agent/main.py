@@ -1,14 +1,12 @@
-"""Composition root of the agent: one process per node, ``python -m agent.main --help``."""
+"""Composition root of the agent: one process per node."""
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import logging
 import os
 import random
 import signal
-import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,7 +18,6 @@ from agent.journal import Journal
 from agent.loop import Agent
 from agent.simulated import SimulatedDevices
 from manager.wire.client import Client
-from placement.model import CotenantError, InvalidInput
 
 REQUEST_TIMEOUT_S = 10.0
 
@@ -95,32 +92,3 @@ def end_on_signals(stop: Callable[[], None]) -> None:
     threading.Thread(target=wait, name="signals", daemon=True).start()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, tell)
-
-
-def _parse() -> AgentSettings:
-    parser = argparse.ArgumentParser(prog="python -m agent.main", description="Run the agent of one node.")
-    parser.add_argument("--manager", required=True, metavar="URL")
-    parser.add_argument("--token-file", type=Path, help="default: the variable COTENANT_TOKEN")
-    parser.add_argument("--node-id", required=True)
-    parser.add_argument("--data-dir", required=True, type=Path)
-    parser.add_argument("--simulate", metavar="NxMODEL")
-    parser.add_argument("--truth", default="additive")
-    given = parser.parse_args()
-    token = os.environ.get("COTENANT_TOKEN")
-    if given.token_file is not None:
-        token = given.token_file.read_text(encoding="utf-8").strip()
-    return AgentSettings(given.manager, token, given.node_id, given.data_dir, given.simulate, given.truth)
-
-
-def main() -> int:
-    """Run an agent as the arguments say; errors are one line, bad input gives 2."""
-    try:
-        run(_parse())
-    except (CotenantError, OSError) as error:
-        sys.stderr.write(f"agent: {error}\n")
-        return 2 if isinstance(error, InvalidInput) else 1
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
