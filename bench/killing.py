@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import socket
@@ -21,7 +20,6 @@ from manager.wire.models import JobView
 from placement.lifecycle import ENDED
 from placement.model import CotenantError, Unreachable
 
-TOKEN = "0123456789abcdef-a-token-for-this-cluster-alone"  # noqa: S105 - lives for seconds
 NODES = ("4xA100-SXM4-80GB", "2xH100-SXM5-80GB")
 LEASE_S = 20.0
 FENCE_S = 120.0
@@ -33,15 +31,15 @@ _MANAGER = """
 import sys
 from pathlib import Path
 from manager.main import ManagerSettings, serve
-serve(ManagerSettings(data_dir=Path(sys.argv[1]), listen=sys.argv[2], token=sys.argv[3], policy=sys.argv[4],
-                      lease_s=float(sys.argv[5]), fence_s=float(sys.argv[6])))
+serve(ManagerSettings(data_dir=Path(sys.argv[1]), listen=sys.argv[2], policy=sys.argv[3],
+                      lease_s=float(sys.argv[4]), fence_s=float(sys.argv[5])))
 """
 _AGENT = """
-import os, sys
+import sys
 from pathlib import Path
 from agent.main import AgentSettings, run
-run(AgentSettings(manager_url=sys.argv[1], token=os.environ.pop("COTENANT_TOKEN"), node_id=sys.argv[2],
-                  data_dir=Path(sys.argv[3]), simulate=sys.argv[4]))
+run(AgentSettings(manager_url=sys.argv[1], token=Path(sys.argv[2]).read_text().strip(), node_id=sys.argv[3],
+                  data_dir=Path(sys.argv[4]), simulate=sys.argv[5]))
 """
 
 
@@ -69,9 +67,20 @@ class Cluster:
         """Where the manager answers."""
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def token_file(self) -> Path:
+        """The token that the manager makes for itself when it first starts.
+
+        Raises:
+            AssertionError: it does not make one in time.
+        """
+        path = self.root / "manager" / "token"
+        wait_until(path.exists, START_TIMEOUT_S, "the manager has made its token")
+        return path
+
     def client(self) -> Client:
         """A client of the manager."""
-        return Client(self.url, TOKEN)
+        return Client(self.url, self.token_file.read_text(encoding="utf-8").strip())
 
     def names(self) -> list[str]:
         """All processes: the manager and one agent a node."""
@@ -80,16 +89,15 @@ class Cluster:
     def start(self, name: str) -> None:
         """Start a process; it is not waited for."""
         if name == "manager":
-            arguments = [_MANAGER, str(self.root / "manager"), f"127.0.0.1:{self.port}", TOKEN, self.policy]
+            arguments = [_MANAGER, str(self.root / "manager"), f"127.0.0.1:{self.port}", self.policy]
             arguments += [str(self.lease_s), str(self.fence_s)]
         else:
             simulate = NODES[int(name.removeprefix("node-"))]
-            arguments = [_AGENT, self.url, name, str(self.root / name), simulate]
+            arguments = [_AGENT, self.url, str(self.token_file), name, str(self.root / name), simulate]
         log = self.root / f"{name}.err"
         with log.open("ab") as errors:
             self.processes[name] = subprocess.Popen(
                 [sys.executable, "-c", *arguments],
-                env={**os.environ, "COTENANT_TOKEN": TOKEN},
                 cwd=Path(__file__).resolve().parent.parent,
                 stdin=subprocess.DEVNULL,
                 stdout=errors,

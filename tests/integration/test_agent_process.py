@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import subprocess
@@ -11,12 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from bench.killing import TOKEN, Cluster, wait_until
+from bench.killing import Cluster, wait_until
 from manager.wire.models import JobSpec, RequestSpec
 from placement.lifecycle import ENDED, JobState
 from tests.integration.shim_job import until
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(120)]
+WRONG = "a-wrong-token-of-some-length"
 NOBODY = "http://127.0.0.1:9"
 
 
@@ -24,15 +26,14 @@ class Program:
     """One agent process with its messages."""
 
     def __init__(
-        self, folder: Path, url: str, *more: str, token: str = TOKEN, file_bytes: int | None = None
+        self, folder: Path, url: str, *more: str, token: str = WRONG, file_bytes: int | None = None
     ) -> None:
         self.folder = folder
-        (folder / "token").write_text(token + "\n")
-        arguments = ["--manager", url, "--token-file", str(folder / "token"), "--node-id", "lone"]
-        arguments += ["--data-dir", str(folder / "data"), *more]
+        arguments = ["--manager", url, "--node-id", "lone", "--data-dir", str(folder / "data"), *more]
         with (folder / "messages").open("w") as messages:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "agent.main", *arguments],
+                [sys.executable, "-m", "cli", "agent", *arguments],
+                env={**os.environ, "COTENANT_TOKEN": token},
                 cwd=Path(__file__).parents[2],
                 stdout=messages,
                 stderr=messages,
@@ -54,6 +55,10 @@ def _limit(file_bytes: int) -> Callable[[], None]:
     return lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
 
 
+def token_of(cluster: Cluster) -> str:
+    return cluster.token_file.read_text().strip()
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("cluster"))
@@ -65,7 +70,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 def test_a_machine_without_a_driver_is_a_node_without_gpus(cluster: Cluster, tmp_path: Path) -> None:
-    program = Program(tmp_path, cluster.url)
+    program = Program(tmp_path, cluster.url, token=token_of(cluster))
     program.says("joined as lone with 0 GPUs")
     with cluster.client() as client:
         (node,) = [each for each in client.nodes() if each.node_id == "lone"]
@@ -76,7 +81,9 @@ def test_a_machine_without_a_driver_is_a_node_without_gpus(cluster: Cluster, tmp
 
 
 def test_a_job_whose_output_finds_no_room_fails_with_that_reason(cluster: Cluster, tmp_path: Path) -> None:
-    program = Program(tmp_path, cluster.url, "--simulate", "1xL4-24GB", file_bytes=300_000)
+    program = Program(
+        tmp_path, cluster.url, "--simulate", "1xL4-24GB", token=token_of(cluster), file_bytes=300_000
+    )
     program.says("joined as lone with 1 GPUs")
     with cluster.client() as client:
         spec = JobSpec(command=("yes",), request=RequestSpec(gpu_models=("L4",)))
@@ -91,10 +98,10 @@ def test_a_job_whose_output_finds_no_room_fails_with_that_reason(cluster: Cluste
 
 
 def test_a_wrong_token_is_said_once_and_nothing_is_given_up(cluster: Cluster, tmp_path: Path) -> None:
-    program = Program(tmp_path, cluster.url, token="a-wrong-token-of-some-length")
+    program = Program(tmp_path, cluster.url, token=WRONG)
     program.says("heartbeat:")
     assert program.process.poll() is None
-    assert "a-wrong-token" not in program.messages()
+    assert WRONG not in program.messages()
     assert program.end() == 0
 
 
