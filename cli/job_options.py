@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from placement.model import Request
 
 _MIG_PROFILE = re.compile(r"[1-9][0-9]?g\.[1-9][0-9]{0,2}gb(\+[a-z0-9.]+)?", re.ASCII)
-_IDENTIFIER = re.compile(r"[A-Za-z0-9._-]{1,63}", re.ASCII)
-_MODEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._-]{0,62}", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 _OWN_VARIABLES = "COTENANT_"
 
@@ -132,10 +130,11 @@ def environment_of(variables: Mapping[str, str]) -> dict[str, str]:
     Raises:
         InvalidSpec: not a name, or a name that belongs to cotenant.
     """
+    from manager.wire.fields import VariableName
     from placement.model import InvalidSpec
 
     for name in variables:
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name, re.ASCII):
+        if not _reads_as(VariableName, name):
             raise InvalidSpec(f"env: {name!r} is not the name of a variable; write NAME=VALUE")
         if name.startswith(_OWN_VARIABLES):
             raise InvalidSpec(f"env: {name} is set by cotenant itself; choose another name")
@@ -143,6 +142,7 @@ def environment_of(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def _request_of(wishes: JobWishes) -> Request:
+    from manager.wire.fields import ModelName
     from placement.model import ANY_MODE, InvalidSpec, Isolation, Mode, Request, parse_bytes, parse_compute
 
     modes = [_member("mode", Mode, word) for word in wishes.mode if word != "any"]
@@ -153,7 +153,7 @@ def _request_of(wishes: JobWishes) -> Request:
     if wishes.mig_profile is not None and not wishes.mode:
         modes = [Mode.MIG]
     for model in wishes.gpu_model:
-        if not _MODEL.fullmatch(model):
+        if not _reads_as(ModelName, model):
             raise InvalidSpec(f"gpu model: {model!r} is no model; write one such as A100 or H100-SXM5-80GB")
     gpus = _whole("gpus", wishes.gpus)
     return Request(
@@ -210,11 +210,23 @@ def identifier(what: str, text: str | None) -> str | None:
     Raises:
         InvalidSpec: it may not.
     """
+    from manager.wire.fields import Identifier
     from placement.model import InvalidSpec
 
-    if text is not None and not _IDENTIFIER.fullmatch(text):
+    if text is not None and not _reads_as(Identifier, text):
         raise InvalidSpec(f"{what}: {text!r} must be 1 to 63 letters, digits, dots, dashes or underscores")
     return text
+
+
+def _reads_as(kind: Any, text: str) -> bool:
+    """Whether the manager takes the text as a value of that kind."""
+    from pydantic import TypeAdapter, ValidationError
+
+    try:
+        TypeAdapter(kind).validate_python(text)
+    except ValidationError:
+        return False
+    return True
 
 
 def _member(what: str, kinds: type[enum.Enum], text: str | None) -> Any:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import pytest
+from pydantic import ValidationError
 
 from cli.job_file import profile_or_name, read_job_file, read_profile_file
 from cli.job_options import JobWishes, job_spec_of, variables_of
+from manager.wire.models import JobSpec
 from placement.model import InvalidInput, InvalidSpec
 
 GIB = 1 << 30
@@ -149,3 +153,30 @@ def test_a_profile_is_a_name_unless_it_looks_like_a_file():
     assert profile_or_name("resnet") == ("resnet", None)
     with pytest.raises(InvalidSpec, match="nowhere"):
         profile_or_name("./nowhere")
+
+
+@pytest.mark.parametrize(
+    ("wishes", "taken"),
+    [
+        ({"gpu_model": ("RTX A6000 (48GB)+x/y",)}, True),
+        ({"gpu_model": ("A" * 127,)}, True),
+        ({"gpu_model": ("A" * 128,)}, False),
+        ({"gpu_model": ("A100\n",)}, False),
+        ({"gpu_model": ("-A100",)}, False),
+        ({"env": {"V" * 255: ""}}, True),
+        ({"env": {"V" * 256: ""}}, False),
+        ({"env": {"V\n": ""}}, False),
+        ({"tenant": "t" * 63}, True),
+        ({"tenant": "t" * 64}, False),
+        ({"tenant": "t\n"}, False),
+    ],
+)
+def test_names_are_refused_here_exactly_where_the_manager_refuses_them(wishes, taken):
+    (name,) = wishes
+    sent = {"command": ["x"], **wishes}
+    if name == "gpu_model":
+        sent = {"command": ["x"], "request": {"gpu_models": wishes[name]}}
+    with nullcontext() if taken else pytest.raises(ValidationError):
+        JobSpec.model_validate(sent)
+    with nullcontext() if taken else pytest.raises(InvalidSpec, match=r"must be|is no model|not the name"):
+        job_spec_of(JobWishes(command=("x",), **wishes))
