@@ -52,15 +52,6 @@ class ClusterSpec:
         return sum(len(node.gpus) for node in self.nodes)
 
 
-def parse_simulated_node(text: str, node_id: str) -> Node:
-    """One node from ``4xA100-SXM4-80GB``: unlimited CPU and RAM.
-
-    Raises:
-        InvalidSpec, UnknownName: not of that form, or an unknown GPU model.
-    """
-    return node_from_short_form(text, node_id)
-
-
 def load_cluster(spec: str) -> ClusterSpec:
     """The cluster of a short form (several joined by ``+``) or of a node list file.
 

@@ -3,7 +3,7 @@
 import pytest
 
 from placement.model import InvalidInput
-from simulator.cluster_spec import load_cluster, parse_simulated_node
+from simulator.cluster_spec import load_cluster
 
 OPENB = "sn,cpu_milli,memory_mib,gpu,model\n"
 GIB = 1 << 30
@@ -34,7 +34,6 @@ def test_short_forms(spec, nodes, models):
 def test_known_models_have_their_memory_and_those_of_traces_none():
     assert load_cluster("1x1xV100-SXM2-32GB").nodes[0].gpus[0].memory_bytes == 32 * GIB
     assert load_cluster("1x1xv100").nodes[0].gpus[0].memory_bytes is None
-    assert parse_simulated_node("2xT4-16GB", "n").gpus[1].uuid == "GPU-n-1"
 
 
 def test_openb_node_list(tmp_path):
