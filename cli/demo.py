@@ -7,13 +7,12 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from cli.demo_jobs import JOBS, NODES, DemoJob, profiles
+from cli.demo_jobs import JOBS, NODES, Verdict, profiles
 from cli.demo_screen import Screen, screen_for
 from cli.failures import FAILED, INTERRUPTED, exit_status_of
 from cli.local_cluster import Interrupted, LocalCluster, LocalSettings
@@ -24,28 +23,11 @@ from cli.up import end_jobs, local_nodes
 
 if TYPE_CHECKING:
     from manager.wire.client import Client
-    from manager.wire.models import JobView
 
 TIME_LIMIT_S = 80.0
 """The jobs of the demonstration are given up after it."""
 LOOK_S = 0.5
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """A job, what was expected of it, and what became of it."""
-
-    job: DemoJob
-    view: JobView
-    predicted: float | None
-    """The worst that was predicted for it while it ran: neighbours come and go."""
-
-    @property
-    def as_expected(self) -> bool:
-        """Whether it ended with the exit status that was expected."""
-        state = "succeeded" if self.job.exit_status == 0 else "failed"
-        return self.view.state.value == state and self.view.exit_code == self.job.exit_status
 
 
 @click.command()

@@ -12,7 +12,7 @@ from cli.job_file import read_profile_file
 from cli.job_options import JobWishes, job_spec_of
 
 if TYPE_CHECKING:
-    from manager.wire.models import JobSpec, ProfileSpec
+    from manager.wire.models import JobSpec, JobView, ProfileSpec
 
 NODES = ("4xA100-SXM4-80GB", "2xH100-SXM5-80GB")
 STEP_MS = {"resnet50": 15, "bert-base": 20, "dlrm": 12, "yolos-serve": 10}
@@ -45,6 +45,22 @@ class DemoJob:
             workdir=str(program.parent),
         )
         return job_spec_of(wishes)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """A job, what was expected of it, and what became of it."""
+
+    job: DemoJob
+    view: JobView
+    predicted: float | None
+    """The worst that was predicted for it while it ran: neighbours come and go."""
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether it ended with the exit status that was expected."""
+        state = "succeeded" if self.job.exit_status == 0 else "failed"
+        return self.view.state.value == state and self.view.exit_code == self.job.exit_status
 
 
 def _wish(**fields: str | tuple[str, ...] | None) -> JobWishes:

@@ -18,7 +18,7 @@ from cli.top import Picture, Room, plain_picture, rich_picture
 if TYPE_CHECKING:
     from rich.live import Live
 
-    from cli.demo import Verdict
+    from cli.demo_jobs import Verdict
 
 EVERY_S = 5.0
 """Between two looks where there is no terminal."""

@@ -7,8 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +16,9 @@ from cli import supervisor as module
 from cli.supervisor import Death, Program, StopSignals, Supervisor, last_line
 from cli.sweep import end_processes_of, processes_of
 from placement.model import OperationFailed
+from tests.waiting import until
 
 FOREVER = "while :; do sleep 0.01; done"
-
-
-def until(condition: Callable[[], bool]) -> None:
-    deadline_s = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline_s, "it did not happen in time"
-        time.sleep(0.01)
 
 
 @pytest.fixture
