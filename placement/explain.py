@@ -10,56 +10,29 @@ import numpy as np
 from placement import kernels as k
 from placement.ask import Ask, Demand, newcomer_of
 from placement.cluster import UNLIMITED, Cluster
-from placement.interference import InterferenceModel, Resident
+from placement.forecasts import present
+from placement.interference import InterferenceModel
 from placement.kernels import Ints
 from placement.lifecycle import JobRecord, JobState
 from placement.model import Explanation, Job, Mode, Outcome, Reason, format_bytes, model_matches
 from placement.promises import broken_promise
 from placement.search import Search
 
-ALONE = (1.0, 1.0)
 _CODES = tuple(Reason)
 _FITS = -1
 _CODE = {reason: i for i, reason in enumerate(_CODES)}
-
-
-Foreseen = tuple[float | None, float | None]
-"""Expected slowdown and its upper bound; None is unknown."""
-
-
-def worse(one: Foreseen, other: Foreseen) -> Foreseen:
-    """The worse of two forecasts; the unknown is worse than anything."""
-    return _worse(one[0], other[0]), _worse(one[1], other[1])
-
-
-def _worse(one: float | None, other: float | None) -> float | None:
-    return None if one is None or other is None else max(one, other)
-
-
-def forecasts(cluster: Cluster, belief: InterferenceModel, record: JobRecord) -> dict[str, Foreseen]:
-    """What is foreseen for a job that holds shares and for everybody it shares a GPU with, by job id.
-
-    Each is the worst over the GPUs that this job holds, since a job waits for its slowest worker.
-    """
-    foreseen: dict[str, Foreseen] = {record.job.job_id: ALONE}
-    for assignment in record.assignments:
-        for share in assignment.shares:
-            if share.mode is Mode.EXCLUSIVE:
-                break  # a worker's shares are all of one mode, and nobody is next to an exclusive one
-            for job_id, here in _on_gpu(cluster, belief, share.gpu_uuid):
-                foreseen[job_id] = worse(foreseen.get(job_id, ALONE), here)
-    return foreseen
 
 
 def explain_placed(cluster: Cluster, belief: InterferenceModel, record: JobRecord) -> Explanation:
     """What is foreseen for a job that holds shares, or was foreseen for one that held some."""
     slowdown, upper = record.predicted_slowdown, record.predicted_upper
     if record.assignments:
-        slowdown, upper = forecasts(cluster, belief, record)[record.job.job_id]
+        slowdown, upper = present(cluster, belief, record)
     return Explanation(
         record.job.job_id,
         _outcome_of(record),
-        candidates=record.candidates,
+        record.ruled_out,
+        record.candidates,
         predicted_slowdown=slowdown,
         predicted_upper=upper,
         note=record.failure,
@@ -70,18 +43,6 @@ def _outcome_of(record: JobRecord) -> Outcome:
     if record.state is JobState.PLACED:
         return Outcome.PREEMPT
     return Outcome.NO_FIT if record.first_placed_s is None else Outcome.FIT
-
-
-def _on_gpu(cluster: Cluster, belief: InterferenceModel, gpu_uuid: str) -> list[tuple[str, Foreseen]]:
-    lodgers = cluster.resident_jobs(gpu_uuid)
-    if not lodgers:  # the node came back without that GPU
-        return []
-    residents = tuple(Resident(holder.profile, share.mode, share.compute_milli) for holder, share in lodgers)
-    predictions = belief.predict(cluster.gpu(gpu_uuid).model, residents)
-    return [
-        (holder.job_id, (prediction.slowdown, prediction.upper))
-        for (holder, _share), prediction in zip(lodgers, predictions, strict=True)
-    ]
 
 
 def explain_waiting(search: Search, demand: Demand, job: Job, ahead: int) -> Explanation:
@@ -125,6 +86,11 @@ def rejection(search: Search, demand: Demand, job: Job) -> str:
     )
 
 
+def ruled_out(search: Search, demand: Demand) -> dict[Reason, int]:
+    """How many GPUs cannot hold a worker now, by why."""
+    return dict(_counted(search, demand)[0])
+
+
 def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]:
     """Reasons over all GPUs (over nodes for a request without GPUs), and how many GPUs fit."""
     cluster = search.cluster
@@ -132,9 +98,11 @@ def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]
     node_code = _node_codes(cluster, demand)
     if demand.request.gpus == 0:
         return _tally(node_code), int((node_code == _FITS).sum())
-    present = cluster.gpus[:, :, k.MODE] != k.ABSENT
-    rows = np.nonzero(present)[0]
-    gpus = cluster.gpus[present]
+    there = cluster.gpus[:, :, k.MODE] != k.ABSENT
+    rows = np.nonzero(there)[0]
+    gpus = cluster.gpus[there]
+    if not len(gpus):
+        return {Reason.NODE_GPUS: len(cluster.members)}, 0
     code = _kind_codes(cluster, demand)[gpus[:, k.MODEL]]
     if asks:
         search.workers_that_fit(demand)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from placement.model import Assignment, Job, StateError, StopCause, WorkerExited
+from placement.model import Assignment, Job, Reason, StateError, StopCause, WorkerExited
 
 
 class JobState(enum.Enum):
@@ -93,15 +93,45 @@ class Transition:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What is foreseen for a job on shared GPUs: its present slowdown since a time, and what was before.
+
+    ``passed_s`` is the time before, ``solo_s`` the work foreseen to be done in it; slowdown and work are None
+    once something in it was unknown.
+    """
+
+    slowdown: float | None
+    since_s: float
+    passed_s: float = 0.0
+    solo_s: float | None = 0.0
+
+    def until(self, now_s: float, slowdown: float | None) -> Outlook:
+        """The outlook once the slowdown has become another."""
+        passed_s = now_s - self.since_s
+        if passed_s <= 0:
+            return Outlook(slowdown, now_s, self.passed_s, self.solo_s)
+        unknown = self.slowdown is None or self.solo_s is None
+        solo_s = None if unknown else (self.solo_s or 0.0) + passed_s / (self.slowdown or 1.0)
+        return Outlook(slowdown, now_s, self.passed_s + passed_s, solo_s)
+
+    def mean(self) -> float | None:
+        """The slowdown foreseen for the time that has passed, the present one if none has."""
+        if self.passed_s <= 0:
+            return self.slowdown
+        return None if not self.solo_s else self.passed_s / self.solo_s
+
+
 @dataclass(slots=True)
 class JobRecord:
     """All that the core knows of one job; only the scheduler changes it.
 
     ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted job sits on
     while another is already accounted for them.  ``placed_s`` is when it got its shares, and again when its
-    attempt began; ``served_s`` is work done in earlier attempts, in solo-equivalent seconds.  Predicted
-    slowdowns are the worst foreseen for any company that the job has had since it was placed, None when
-    unknown; ``candidates`` counts the nodes that could have held it.
+    attempt began; ``served_s`` is work done in earlier attempts, in solo-equivalent seconds.
+    ``predicted_slowdown`` is the mean over the company that the job has had in this attempt and
+    ``predicted_upper`` the worst bound, None when unknown.  ``candidates`` counts the nodes that could have
+    held it and ``ruled_out`` the GPUs that could not, by why, if the scheduler was told to note that.
     """
 
     job: Job
@@ -126,7 +156,9 @@ class JobRecord:
     failure: str = ""
     predicted_slowdown: float | None = None
     predicted_upper: float | None = None
+    outlook: Outlook | None = None
     candidates: int = 0
+    ruled_out: dict[Reason, int] = field(default_factory=dict)
 
     def move(self, move: Move, at_s: float, note: str = "") -> Transition:
         """Make one legal move.

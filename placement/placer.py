@@ -8,12 +8,12 @@ from placement import kernels as k
 from placement.ask import Demand
 from placement.attempts import Attempts
 from placement.cluster import Cluster
-from placement.explain import forecasts, worse
-from placement.interference import InterferenceModel
+from placement.explain import ruled_out
+from placement.forecasts import Forecasts
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord, JobState, Move
 from placement.model import Assignment, Mode, StopCause
-from placement.policies import Policy
+from placement.policies import Policy, aging_of
 from placement.preemption import Preemption, Wish
 from placement.search import Search
 from placement.vacating import Vacating
@@ -31,9 +31,10 @@ class Placer:
         self._attempts = attempts
         self._order = policy.order
         self._search = search
-        self._belief: InterferenceModel = search.belief
+        self._forecasts = Forecasts(search.cluster, search.belief, ledger)
+        self.explains = False
         self._preemption = (
-            Preemption(self.cluster, search, policy.order.rank_per_s) if policy.order.preemptive else None
+            Preemption(self.cluster, search, aging_of(policy.order)) if policy.order.preemptive else None
         )
         self._vacating = Vacating()
         self._claims: dict[str, JobRecord] = {}
@@ -120,9 +121,10 @@ class Placer:
         if self._search.workers_that_fit(demand) < record.job.workers:
             return None
         candidates = self._search.candidate_nodes(demand)
+        reasons = ruled_out(self._search, demand) if self.explains else {}
         assignments = self._search.place(self._ledger.holder_of(record.job), demand, record.job)
         if assignments is not None:
-            record.candidates = candidates
+            record.candidates, record.ruled_out = candidates, reasons
         return assignments
 
     def _reopen_groups(self, now_s: float) -> None:
@@ -146,7 +148,7 @@ class Placer:
         job = record.job
         record.assignments = assignments
         self.decisions += 1
-        self._foresee(record)
+        self._forecasts.entered(record, now_s)
         node_matters = bool(job.request.cpu_milli or job.request.ram_bytes)
         record.waits_for = self._vacating.sitting_on(assignments, node_matters=node_matters)
         if record.waits_for:
@@ -156,16 +158,6 @@ class Placer:
         else:
             self._attempts.start(record, Move.PLACE, now_s)
         self._stake(record)
-
-    def _foresee(self, record: JobRecord) -> None:
-        """Note what is foreseen for a job that has just been placed, and for those it joins."""
-        record.predicted_slowdown = record.predicted_upper = 1.0
-        for job_id, foreseen in forecasts(self.cluster, self._belief, record).items():
-            other = self._ledger.find(job_id)
-            if other is not None:
-                before = (other.predicted_slowdown, other.predicted_upper)
-                other.predicted_slowdown, other.predicted_upper = worse(before, foreseen)
-                self._ledger.touch(job_id)
 
     def _stake(self, record: JobRecord) -> None:
         if self._preemption is not None:
@@ -182,31 +174,33 @@ class Placer:
             self._unplace(record, now_s)
             return
         sitting = tuple(held for held in record.assignments if held.worker not in record.exited_workers)
-        self.give_back(record)
+        self.give_back(record, now_s)
         record.vacating = sitting
         self._vacating.add(job_id, sitting)
         self._attempts.stop(record, StopCause.PREEMPTED, now_s)
 
     def _unplace(self, record: JobRecord, now_s: float) -> None:
         """A claim came to nothing: back to the waiting line."""
-        self.give_back(record)
+        self.give_back(record, now_s)
         self._ledger.note(record.move(Move.UNPLACE, now_s))
         self.queue(record)
 
     # -- taking back ---------------------------------------------------------------------------------------
 
-    def give_back_worker(self, record: JobRecord, worker: int) -> None:
+    def give_back_worker(self, record: JobRecord, worker: int, now_s: float) -> None:
         """Free what one worker holds."""
         if self._preemption is not None:
             self._preemption.remove_worker(record.job.job_id, worker)
         assignment = self.cluster.release(record.job.job_id, worker)
         if assignment is not None and self.cluster.has_node(assignment.node_id):
             self._freed.add(self.cluster.row_of(assignment.node_id))
+            self._forecasts.left((assignment,), now_s)
 
-    def give_back(self, record: JobRecord) -> None:
+    def give_back(self, record: JobRecord, now_s: float) -> None:
         """Free all that a job is accounted for, and drop its claim if it has one."""
         for assignment in record.assignments:
-            self.give_back_worker(record, assignment.worker)
+            self.give_back_worker(record, assignment.worker, now_s)
+        self._forecasts.ended(record, now_s)
         record.assignments, record.waits_for = (), set()
         self._claims.pop(record.job.job_id, None)
         if self._preemption is not None:
@@ -241,6 +235,7 @@ class Placer:
         for record in self._vacated_claims():
             del self._claims[record.job.job_id]
             self._attempts.start(record, Move.START, now_s)
+            self._forecasts.began(record, now_s)
             self._stake(record)
 
     def resume(self, record: JobRecord) -> None:

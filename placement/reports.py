@@ -37,7 +37,7 @@ class Reports:
         if event.served_s is not None:
             served_s = record.attempt_served_s
             record.attempt_served_s = event.served_s if served_s is None else min(served_s, event.served_s)
-        self._placer.give_back_worker(record, event.worker)
+        self._placer.give_back_worker(record, event.worker, now_s)
         if record.first_failure is None and not _clean(event):
             record.first_failure = event
         if len(record.exited_workers) == record.job.workers:
@@ -70,7 +70,7 @@ class Reports:
             self._placer.line.discard(job_id)
             self._end(record, Move.CANCEL, now_s)
         elif record.state is JobState.PLACED:
-            self._placer.give_back(record)
+            self._placer.give_back(record, now_s)
             self._end(record, Move.CANCEL, now_s)
         elif record.state is JobState.STOPPING:
             record.stop_cause = StopCause.CANCELLED
@@ -86,7 +86,7 @@ class Reports:
         return record if 0 <= event.worker < record.job.workers else None
 
     def _attempt_ended(self, record: JobRecord, now_s: float) -> None:
-        self._placer.give_back(record)
+        self._placer.give_back(record, now_s)
         if record.placed_s is not None:
             record.held_s += now_s - record.placed_s
         if record.vacating:

@@ -231,6 +231,10 @@ class Scheduler:
         """Whether new work may go to a node; raises NotFound for an unknown one."""
         return self.cluster.is_up(node_id)
 
+    def explain_placements(self) -> None:
+        """Note from now on what rules out the other GPUs of a job that is placed; costs a look at all."""
+        self._placer.explains = True
+
     def explain(self, job_id: str) -> Explanation:
         """Why a job waits, or why it was placed where it is; changes nothing."""
         record = self.record(job_id)

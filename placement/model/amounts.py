@@ -28,6 +28,9 @@ _LARGEST = 1e18
 """No amount that anyone means is larger, whatever its unit; its product with any unit is finite."""
 
 
+_SMALLEST_PLAIN = 1 << 20
+"""A plain number below this is no amount of memory that anyone means in bytes."""
+
 _NUMBER = re.compile(r"(?P<number>[0-9]+(?:\.[0-9]+)?)\s*(?P<suffix>[a-zA-Z%]*)", re.ASCII)
 _DURATION_S = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
@@ -62,6 +65,10 @@ def parse_bytes(text: str, what: str = "memory") -> int:
     unit = _SUFFIX_BYTES.get(suffix.removesuffix("b") if suffix != "b" else "")
     if unit is None:
         raise InvalidAmount(f"{what}: unknown unit in {text!r}; use Ki, Mi, Gi, Ti or K, M, G, T")
+    if not suffix and 0 < number < _SMALLEST_PLAIN:
+        raise InvalidAmount(
+            f"{what}: {text.strip()!r} would be bytes; write its unit, for example {number:g}Gi"
+        )
     amount = round(number * unit)
     if not 0 < amount <= MAX_BYTES:
         raise InvalidAmount(

@@ -78,6 +78,9 @@ def known_gpu_models() -> tuple[str, ...]:
 
 def suggest_gpu_model(name: str) -> str:
     """A hint for a mistyped model: ``; did you mean 'H100-SXM5-80GB'?`` or the list of models."""
+    family = [model for model in known_gpu_models() if model_matches(name, model)]
+    if family:
+        return f"; did you mean {' or '.join(map(repr, family))}?"
     folded = {model.lower(): model for model in known_gpu_models()}
     close = difflib.get_close_matches(name.lower(), folded, n=1, cutoff=0.5)
     if close:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from placement.model import InvalidSpec, UnknownName
 from placement.policies.backfill import Backfill
-from placement.policies.base import OrderPolicy, PlacementPolicy, Policy, ScoreWeights
+from placement.policies.base import OrderPolicy, PlacementPolicy, Policy, ScoreWeights, aging_of
 from placement.policies.best_fit import BestFit
 from placement.policies.fifo import Fifo
 from placement.policies.random import Random
@@ -81,6 +81,7 @@ __all__ = [
     "PlacementPolicy",
     "Policy",
     "ScoreWeights",
+    "aging_of",
     "policy_named",
     "policy_names",
     "register",

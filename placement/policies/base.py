@@ -63,6 +63,11 @@ class OrderPolicy(Protocol):
         """
 
 
+def aging_of(order: OrderPolicy) -> float:
+    """How the rank of a running job changes per second; orders that do not say leave it as it is."""
+    return float(getattr(order, "rank_per_s", 0.0))
+
+
 @dataclass(frozen=True, slots=True)
 class Policy:
     """An order and a placement under the name that the user typed."""

@@ -184,10 +184,14 @@ def test_what_was_foreseen_is_kept():
     desk.submit("plain", mps(500), profile="plain")
     records = [desk.scheduler.record(job_id) for job_id in ("plain", "heavy")]
     # heavy: 0.46 x 1 x 0.5, and twice that time because its share is half of what it uses
-    assert [record.predicted_slowdown for record in records] == [pytest.approx(1.115), pytest.approx(2.46)]
+    assert [record.predicted_slowdown for record in records] == [pytest.approx(1.115), pytest.approx(2.0)]
     assert [record.predicted_upper for record in records] == [pytest.approx(1.1265), pytest.approx(2.606)]
+    assert desk.scheduler.explain("heavy").predicted_slowdown == pytest.approx(2.46)
     desk.tell(exited("plain"))
-    assert records[1].predicted_slowdown == pytest.approx(2.46)
+    # a second alone and a second beside plain, in which 1/2 and 1/2.46 s of work are foreseen
+    assert records[1].predicted_slowdown == pytest.approx(2 / (1 / 2 + 1 / 2.46))
+    assert records[1].predicted_upper == pytest.approx(2.606)
     assert desk.scheduler.explain("heavy").predicted_slowdown == pytest.approx(2.0)
-    desk.submit("light", mps(100), profile="light")
-    assert records[1].predicted_slowdown == pytest.approx(2.46)
+    desk.submit("stranger", mps(100))
+    desk.tell(exited("heavy"))
+    assert records[1].predicted_slowdown is None

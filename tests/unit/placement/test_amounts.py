@@ -14,8 +14,8 @@ from placement.model import (
 )
 
 GOOD_BYTES = [
-    ("1", 1),
-    ("4096", 4096),
+    ("1048576", 1 << 20),
+    ("4194304000", 4_194_304_000),
     ("10b", 10),
     ("10B", 10),
     ("1k", 1000),
@@ -138,6 +138,8 @@ def test_wrong_units_and_amounts_out_of_range(parse, text):
     [
         (parse_bytes, "10Pi", "use Ki, Mi, Gi, Ti"),
         (parse_bytes, "0", "above 0"),
+        (parse_bytes, "10", "write its unit, for example 10Gi"),
+        (parse_bytes, "1048575", "write its unit"),
         (parse_bytes, "ten", "'ten' is not an amount"),
         (parse_bytes, "9" * 400, "too large"),
         (parse_compute, "130%", "at most 100%"),
@@ -156,8 +158,6 @@ def test_a_refusal_says_what_to_do_in_one_line(parse, text, hint):
 @pytest.mark.parametrize(
     ("amount", "text"),
     [
-        (1, "1"),
-        (1023, "1023"),
         (1024, "1Ki"),
         (1536, "1.5Ki"),
         (512 << 20, "512Mi"),
