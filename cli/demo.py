@@ -42,8 +42,9 @@ def demo(capture: Path | None, policy: str) -> int:
         raise click.UsageError("the demonstration runs from a checkout: its programs lie in examples/demo")
     screen = screen_for(sys.stdout, capture)
     with StopSignals().caught() as signals, tempfile.TemporaryDirectory(prefix="cotenant-demo-") as folder:
-        # The demonstration neither reads nor changes where the user's own manager is.
+        # The demonstration neither reads nor changes where the user's own manager is, nor its database.
         os.environ["COTENANT_ENDPOINT_FILE"] = str(Path(folder) / "users-endpoint.json")
+        os.environ.pop("COTENANT_DATABASE_URL", None)
         try:
             verdicts = _run(Path(folder), policy, screen, signals)
         except Interrupted:
