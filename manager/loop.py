@@ -70,9 +70,11 @@ class CoreSettings:
             events=image.events,
             decisions=image.decisions,
         )
-        return Scheduler.restore(
+        scheduler = Scheduler.restore(
             policy_named(self.policy), model_named(self.belief), snapshot, seed=self.seed
         )
+        scheduler.explain_placements()
+        return scheduler
 
 
 @dataclass(slots=True)

@@ -109,8 +109,8 @@ def explain(services: Services, job_id: str) -> ExplanationView:
     return ExplanationView(
         job_id=job_id,
         outcome=_OUTCOMES[Outcome.FIT if placed else Outcome.NO_FIT],
-        reasons={},
-        candidates=0,
+        reasons={reason.value: count for reason, count in record.ruled_out.items()},
+        candidates=record.candidates,
         predicted_slowdown=record.predicted_slowdown,
         predicted_upper=record.predicted_upper,
         note=f"{record.state.value}: {record.failure}".rstrip(": ") if record.state in ENDED else waits,
