@@ -28,13 +28,7 @@ from cli.connection import manager_option
 )
 @click.pass_context
 def agent(
-    ctx: click.Context,
-    /,
-    *,
-    manager_url: str | None,
-    node_id: str | None,
-    data_dir: Path | None,
-    **said: Any,
+    ctx: click.Context, /, *, manager_url: str | None, node_id: str | None, data_dir: Path | None, **said: Any
 ) -> None:
     """Run the agent of this node until it is told to end.
 
