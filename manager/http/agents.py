@@ -88,7 +88,7 @@ async def commands(
 
 @router.post("/acks", status_code=204)
 def acknowledge(node_id: NodeId, ack: Ack, serving: Serving) -> None:
-    """All commands up to and including that number are in the agent's journal."""
+    """All commands up to and including that number are dealt with; they do not come again."""
     serving.store.queries.node(node_id)
     _renew(serving, node_id)
     serving.store.intake.acknowledge(node_id, ack.sequence)

@@ -144,7 +144,7 @@ class Intake:
         return last
 
     def acknowledge(self, node_id: str, sequence: int) -> None:
-        """Drop the node's commands up to and including that number: they are in the agent's journal."""
+        """Drop the node's commands up to and including that number: its agent has dealt with them."""
         with self._database.write() as connection:
             mine = (t.outbox.c.node_id == node_id) & (t.outbox.c.sequence <= sequence)
             connection.execute(delete(t.outbox).where(mine))

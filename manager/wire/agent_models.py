@@ -192,7 +192,7 @@ class ReportBatch(Shape):
 
 
 class Ack(Shape):
-    """All commands up to and including ``sequence`` are on the agent's disk."""
+    """All commands up to and including ``sequence`` are dealt with: carried out, or ended with a reason."""
 
     sequence: Count
 

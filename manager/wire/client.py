@@ -210,7 +210,7 @@ class Client:
         return list(self._one(CommandBatch, _Call("GET", path, params, timeout_s=timeout_s)).commands)
 
     def ack(self, node_id: str, sequence: int) -> None:
-        """Say that all commands up to and including ``sequence`` are in the agent's journal."""
+        """Say that all commands up to and including ``sequence`` are dealt with; they do not come again."""
         self._send(_Call("POST", f"/v1/agent/nodes/{_part(node_id)}/acks", body=Ack(sequence=sequence)))
 
     def report(self, node_id: str, reports: Sequence[WorkerReport]) -> None:
