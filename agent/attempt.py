@@ -60,7 +60,10 @@ class BrokenFile(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What a shim has to do; ``lease_path`` None means that it needs no fence."""
+    """What a shim has to do; ``lease_path`` None means that it needs no fence.
+
+    Without ``env`` it is not complete: the agent adds it once the worker's shares exist, and before the shim.
+    """
 
     job_id: str
     attempt: int

@@ -9,8 +9,8 @@ import os
 import threading
 import time
 from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 
 from agent import attempt
@@ -18,8 +18,9 @@ from agent.attempt import BrokenFile, EndCause, Exit, Order, StopRequest
 from agent.devices import Devices, Tenant, WorkerKey
 from agent.environment import base_environment, job_environment
 from agent.journal import Entry, Journal
+from agent.lanes import Lanes
 from agent.launch import launch
-from agent.partitioner import Partitioner
+from agent.partitioner import Partitioner, gpus_to_cut
 from manager.wire.agent_models import AgentCommand, WorkerState
 from manager.wire.models import ProfileSpec
 from placement.model import OperationFailed, Profile, Share
@@ -68,11 +69,11 @@ class Worker:
 class Executor:
     """All workers of this node; its methods may be called from several threads."""
 
-    def __init__(self, journal: Journal, devices: Devices, pool: ThreadPoolExecutor | None = None) -> None:
+    def __init__(self, journal: Journal, devices: Devices, lanes: Lanes | None = None) -> None:
         self.fence_s: float | None = None
         """How long a worker may run without contact to the manager; for those that start from now on."""
-        self._pool = pool
-        """Where shims are started, side by side; None starts them at once."""
+        self._lanes = lanes
+        """Where workers are started, side by side; None starts each at once."""
         self._journal = journal
         self._devices = devices
         self._partitioner = Partitioner(devices, journal.data_dir)
@@ -87,26 +88,24 @@ class Executor:
     # Commands
 
     def start(self, command: AgentCommand) -> None:
-        """Do a start command; one that comes again changes nothing.  A failure becomes the worker's end."""
+        """Do a start command; one that comes again changes nothing.  A failure becomes the worker's end.
+
+        The command is on disk when this returns.  Cutting GPUs and starting the shim come later: a driver or
+        an MPS daemon that does not answer must not hold up the commands for other GPUs.
+        """
         key = WorkerKey(command.job_id, command.attempt, command.worker)
         if key in self._workers or self._journal.knows(key):
             return
         worker = Worker(key, self._journal.folder(key), command, check_at_s=math.inf, shares=_shares(command))
         try:
-            prepared = self._partitioner.ensure(worker.shares)
-            env = job_environment(self._base, command, prepared, worker.folder)
-            self._journal.begin(command, self._order(command, env))
-        except OperationFailed as error:
-            worker.end = self._never_started(command, str(error))
+            self._journal.begin(command, self._order(command, {}))
         except OSError as error:
             worker.end = _ended_by(EndCause.LAUNCH_FAILED, _no_room(error, worker.folder))
         with self._lock:
             self._workers[key] = worker
             self._pace()
-        if worker.end is None and self._pool is None:
-            self._launch(worker)
-        elif worker.end is None and self._pool is not None:
-            self._pool.submit(self._launch, worker)
+        if worker.end is None:
+            self._begin(worker)
 
     def refuse(self, command: AgentCommand, message: str) -> None:
         """A start command that cannot be done: the worker ends with that, unless it is known already."""
@@ -135,6 +134,8 @@ class Executor:
                 return
             if worker.end is None:
                 attempt.request_stop(worker.folder, StopRequest(command.grace_s, cause))
+                # One whose GPU cannot be cut yet is not to be waited for.
+                self._ended(worker, _given_up(worker.folder, _ended_by(EndCause.STOPPED, cause)))
 
     def _order(self, command: AgentCommand, env: Mapping[str, str]) -> Order:
         return Order(
@@ -154,17 +155,51 @@ class Executor:
             self._journal.entomb(command, end)
         return end
 
-    def _launch(self, worker: Worker) -> None:
+    # Starting
+
+    def _begin(self, worker: Worker) -> None:
+        """Have a worker started, after those that need the same GPUs cut."""
         worker.check_at_s = math.inf  # nobody else looks while its shim is being started
+        if self._lanes is None:
+            self._launch(worker)
+        else:
+            self._lanes.submit(gpus_to_cut(worker.shares), partial(self._launch, worker))
+
+    def _launch(self, worker: Worker) -> None:
         try:
-            launch(worker.folder)
+            self._prepare(worker)
+            if worker.end is None:  # it may have been stopped meanwhile
+                launch(worker.folder)
         except OperationFailed as error:
-            end = _given_up(worker.folder, str(error))
-            self._ended(worker, end)
-            if end is None:
-                _LOG.warning("%s: %s; trying again", worker.folder.name, error)
+            self._failed(worker, str(error))
+        except OSError as error:
+            self._failed(worker, _no_room(error, worker.folder))
+        except Exception as error:
+            _LOG.exception("start of %s: unexpected", worker.folder.name)
+            self._failed(worker, f"cannot start: {type(error).__name__}: {error}"[:1000])
         finally:
             worker.check_at_s = time.monotonic() + CHECK_SHIM_S
+
+    def _prepare(self, worker: Worker) -> None:
+        """Complete the order with the environment, which is known when the shares are there."""
+        try:
+            order = attempt.read_order(worker.folder)
+        except BrokenFile:
+            return  # the shim says so
+        if order is None or order.env:
+            return
+        if worker.command is None:
+            raise OperationFailed("cannot start: its command cannot be read")
+        prepared = self._partitioner.ensure(worker.shares)
+        env = job_environment(self._base, worker.command, prepared, worker.folder)
+        attempt.write_order(worker.folder, replace(order, env=env))
+
+    def _failed(self, worker: Worker, message: str) -> None:
+        end = _given_up(worker.folder, _ended_by(EndCause.LAUNCH_FAILED, message))
+        if end is None:
+            _LOG.warning("%s: %s; trying again", worker.folder.name, message)
+        elif worker.end is None:
+            self._ended(worker, end)
 
     # Looking after them
 
@@ -180,7 +215,7 @@ class Executor:
             elif worker.end is None and now_s >= worker.check_at_s:
                 worker.check_at_s = now_s + CHECK_SHIM_S
                 if not attempt.has_shim(worker.folder) and _end_of(worker.folder) is None:
-                    self._launch(worker)
+                    self._begin(worker)
         with self._lock:
             if self._repace:
                 self._repace = False
@@ -270,17 +305,17 @@ def _last_word(folder: Path) -> Exit | None:
         return _ended_by(EndCause.LOST, f"its exit status cannot be read: {error}")
 
 
-def _given_up(folder: Path, message: str) -> Exit | None:
+def _given_up(folder: Path, end: Exit) -> Exit | None:
     """Make sure that no shim starts this job any more; None if one has, or may still do so."""
-    end = _ended_by(EndCause.LAUNCH_FAILED, message)
     try:
         lock = attempt.take_lock(folder)
     except OSError:
-        return end  # a shim needs that lock as well
+        # Where the lock cannot even be made, no shim can be; else it may be there and out of sight.
+        return None if (folder / attempt.LOCK).exists() else end
     if lock is None:
         return None
     try:
-        if (folder / attempt.STARTING).exists():
+        if (folder / attempt.STARTING).exists() or (folder / attempt.EXIT).exists():
             return _last_word(folder)
         with contextlib.suppress(OSError):
             attempt.write_exit(folder, end)

@@ -9,13 +9,13 @@ import logging
 import random
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 
 from agent.backoff import Backoff
 from agent.contact import Contact
 from agent.devices import Devices, Telemetry
 from agent.executor import Executor
 from agent.journal import Journal
+from agent.lanes import Lanes
 from agent.uplink import Uplink, Way
 from manager.wire.agent_models import (
     AgentCommand,
@@ -37,6 +37,8 @@ HEARTBEATS_PER_LEASE = 4
 MOST_BETWEEN_HEARTBEATS_S = 5.0
 STARTS_AT_ONCE = 4
 """Starting a worker mostly waits for the disk."""
+STARTS_END_S = 10.0
+"""How long starts are waited for at the end; the next agent does those that hang again."""
 
 
 class Agent:
@@ -49,8 +51,8 @@ class Agent:
         self._devices = devices
         self._node = devices.node(node_id)
         self._epoch = journal.epoch()
-        self._pool = ThreadPoolExecutor(STARTS_AT_ONCE, "start")
-        self._executor = Executor(journal, devices, self._pool)
+        self._lanes = Lanes(STARTS_AT_ONCE)
+        self._executor = Executor(journal, devices, self._lanes)
         models = {gpu.uuid: gpu.model for gpu in self._node.gpus}
         self._contact = Contact(journal)
         self._uplink = Uplink(Way(client, node_id, self._contact), self._executor, models)
@@ -82,7 +84,7 @@ class Agent:
         self._stop.wait()
         # Shims that are being started are waited for; a long poll is simply left.
         threads[-1].join(timeout=5)
-        self._pool.shutdown(wait=True, cancel_futures=True)
+        self._lanes.close(STARTS_END_S)
 
     def stop(self) -> None:
         """End :meth:`run`; workers go on."""

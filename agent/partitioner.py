@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +22,23 @@ class Prepared:
     mps: MpsFolders | None = None
 
 
+def gpus_to_cut(shares: Sequence[Share]) -> tuple[str, ...]:
+    """UUIDs of the GPUs on which something has to be made for these shares; it may take long."""
+    return tuple(sorted({share.gpu_uuid for share in shares if share.mode in (Mode.MIG, Mode.MPS)}))
+
+
 class Partitioner:
-    """Cuts GPUs through the devices."""
+    """Cuts GPUs through the devices; may be used by several threads, of which one at a time has a GPU.
+
+    MIG instances that nobody uses any more are not destroyed yet: where one is in the way of another profile,
+    the worker fails to start and says so.
+    """
 
     def __init__(self, devices: Devices, data_dir: Path) -> None:
         self._devices = devices
         self._data_dir = data_dir
+        self._locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+        self._locks_lock = threading.Lock()
 
     def ensure(self, shares: Sequence[Share]) -> Prepared:
         """Prepare all shares of one worker.
@@ -42,7 +55,8 @@ class Partitioner:
         if not self._devices.simulated:
             if len(gpus) > 1:
                 raise OperationFailed("MPS: each GPU has a daemon of its own: a worker can use one GPU so")
-            ensure_daemon(folders, gpus[0])
+            with self._held(gpus[0]):
+                ensure_daemon(folders, gpus[0])
         return Prepared(tuple(shares), visible, folders)
 
     def _visible(self, share: Share) -> str:
@@ -50,4 +64,9 @@ class Partitioner:
             return share.gpu_uuid
         if share.mig_profile is None or share.mig_start is None:
             raise OperationFailed(f"cannot partition: {share.gpu_uuid}: MIG without profile and start")
-        return self._devices.ensure_mig(share.gpu_uuid, share.mig_profile, share.mig_start)
+        with self._held(share.gpu_uuid):
+            return self._devices.ensure_mig(share.gpu_uuid, share.mig_profile, share.mig_start)
+
+    def _held(self, gpu_uuid: str) -> threading.Lock:
+        with self._locks_lock:
+            return self._locks[gpu_uuid]

@@ -132,8 +132,9 @@ def test_an_end_that_a_job_wrote_itself_is_believed_only_when_its_shim_is_gone(
             env={"FIFO": str(data_dir / "fifo")},
         )
     ]
+    data_dir.mkdir(mode=0o700)
+    os.mkfifo(data_dir / "fifo")
     with agent_on(manager, data_dir):
-        os.mkfifo(data_dir / "fifo")
         until((folder_of(data_dir) / attempt.EXIT).exists, "it is written")
         seen = len(manager.beats)
         until(lambda: len(manager.beats) > seen + 5, "the agent has looked")
