@@ -38,6 +38,7 @@ WAKE = "wake"
 RESERVE = "exit.reserve"
 """Room for the last word, taken while there is some."""
 EXIT = "exit.json"
+
 MOST_FILE_BYTES = 1 << 24
 MOST_TIME_S = 1e12
 """Later times are none: the manager would refuse them."""

@@ -1,6 +1,7 @@
 """The agent's threads: sign of life, commands, reports, and looking after the workers.
 
 Each goes on by itself when the manager is away; what there is to tell stays on disk until it can be told.
+Jobs go on until their shims' fences fall, ``fence_s`` after the last contact.
 """
 
 from __future__ import annotations
@@ -87,7 +88,7 @@ class Agent:
         self._lanes.close(STARTS_END_S)
 
     def stop(self) -> None:
-        """End :meth:`run`; workers go on."""
+        """End :meth:`run`; workers go on, up to the fence time, for the next agent."""
         self._stop.set()
         self._work.set()
         self._joined.set()

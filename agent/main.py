@@ -39,7 +39,10 @@ class AgentSettings:
 
 
 def run(settings: AgentSettings) -> None:
-    """Run the agent of this node until SIGTERM or SIGINT; its jobs go on, and the next agent takes them up.
+    """Run the agent of this node until SIGTERM or SIGINT.
+
+    Its jobs go on without it, and the next agent takes them up if it reaches the manager before the fence
+    time is over (``fence_s`` of the manager, by default 120 s): then they end, as they may run elsewhere.
 
     Raises:
         InvalidInput: the settings cannot work, or another agent uses the data folder.

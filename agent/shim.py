@@ -1,5 +1,7 @@
 """The runner shim: one small process per attempt that starts the job, paces it, and outlives the agent.
 
+It ends the job when the agent has had no contact with the manager for the fence time of its order.
+
 ``python -m agent.shim FOLDER`` goes into the background at once; its answer on standard output is ``ok``,
 ``busy`` (another shim has this folder) or one line that says why it cannot begin.  Everything else passes
 through the folder (:mod:`agent.attempt`).  It needs the standard library alone; it nearly always sleeps.
