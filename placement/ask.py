@@ -18,6 +18,12 @@ from placement.partition import MODE_ORDER, Need, needs_of
 from placement.policies import ScoreWeights
 from placement.promises import broken_promise
 
+SLICE_ROUNDING = 7
+"""Seven slices of a GPU, each rounded down to a thousandth, are at most so many thousandths short."""
+
+UNJUDGED = -1
+"""Verdict on a neighbourhood that nobody has looked at yet, or where nothing is promised."""
+
 
 @dataclass(slots=True)
 class Ask:
@@ -42,13 +48,16 @@ class Ask:
 class Demand:
     """What one worker asks for and who asks; equal demands are one object, kept by the search.
 
-    ``asker`` is the tenant where it matters (isolation), else None.
+    ``asker`` is the tenant where it matters (isolation), else None.  ``least_milli`` is the least compute per
+    GPU that would do anywhere; ``only_whole`` says that only exclusive GPUs would.
     """
 
     request: Request
     profile: Profile | None
     asker: str | None
     asks: list[Ask] = field(default_factory=list)
+    least_milli: int = 0
+    only_whole: bool = False
     generation: int = -1
 
 
@@ -96,20 +105,31 @@ def _terms(need: Need, cluster: Cluster, model: int) -> tuple[int, int, int, int
     return need.compute_milli, 0, need.mig_profile, cut.compute_slices, geometry.compute_slices
 
 
-def extend_allowed(ask: Ask, demand: Demand, cluster: Cluster, belief: InterferenceModel) -> None:
-    """Judge the neighbourhoods that came up since this ask was last looked at."""
+def judge(ask: Ask, demand: Demand, cluster: Cluster, belief: InterferenceModel, rows: Any) -> None:
+    """Judge the neighbourhoods on these rows that have not been judged for this ask."""
     table = cluster.neighbourhoods
-    known = len(ask.allowed)
-    if known == len(table):
+    if len(ask.allowed) < len(table):
+        more = np.full(max(2 * len(table), 64) - len(ask.allowed), UNJUDGED, np.int8)
+        ask.allowed = np.concatenate([ask.allowed, more])
+    trivial = demand.request.max_slowdown is None and not table.promised
+    if trivial or ask.mode in (None, Mode.EXCLUSIVE):
         return
-    verdicts = np.ones(len(table) - known, np.int8)
-    if ask.mode not in (None, Mode.EXCLUSIVE):
-        for i, place in enumerate(table.all[known:]):
-            need = ask.needs[place.kind] if place.kind < len(ask.needs) else None
-            if need is not None:
-                newcomer = newcomer_of(demand, need)
-                verdicts[i] = broken_promise(belief, newcomer, place) is None
-    ask.allowed = np.concatenate([ask.allowed, verdicts])
+    numbers = cluster.gpus[rows, :, k.NEIGHBOURHOOD]
+    for number in np.unique(numbers[ask.allowed[numbers] == UNJUDGED]).tolist():
+        place = table.all[number]
+        need = ask.needs[place.kind] if place.kind < len(ask.needs) else None
+        broken = None if need is None else broken_promise(belief, newcomer_of(demand, need), place)
+        ask.allowed[number] = broken is None
+
+
+def least_milli(asks: list[Ask]) -> int:
+    """The least compute per GPU that would do on any kind of GPU, in thousandths.
+
+    Slices are rounded down one by one, so that those freed together may seem smaller than they are.
+    """
+    needs = [need for ask in asks for need in ask.needs if need is not None]
+    milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in needs]
+    return min(milli, default=1000)
 
 
 def newcomer_of(demand: Demand, need: Need) -> Neighbour:

@@ -61,6 +61,8 @@ class NeighbourhoodTable:
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
         self.all: list[Neighbourhood] = []
+        self.promised = False
+        """Whether any resident of any of them has ever been promised anything."""
 
     def __len__(self) -> int:
         return len(self.all)
@@ -72,6 +74,7 @@ class NeighbourhoodTable:
         if number is None:
             number = self._numbers[key] = len(self.all)
             self.all.append(neighbourhood)
+            self.promised |= neighbourhood.promised
         return number
 
 

@@ -12,7 +12,7 @@ from placement.explain import ruled_out
 from placement.forecasts import Forecasts
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord, JobState, Move
-from placement.model import Assignment, Mode, StopCause
+from placement.model import Assignment, StopCause
 from placement.policies import Policy, aging_of
 from placement.preemption import Preemption, Wish
 from placement.search import Search
@@ -132,16 +132,22 @@ class Placer:
         rows = sorted(self._freed)
         self._freed.clear()
         empties = max(self.cluster.nodes.item(row, k.EMPTIES) for row in rows)
+        free_milli = int(self.cluster.gpus[rows, :, k.FREE_MILLI].max(initial=0))
         for group in list(self.line.blocked_groups()):
             if self._preemption is not None:
                 key, record = self.line.head_of(group)
                 helps = self._preemption.could_help(Wish(record, group.demand, key, now_s), rows)
             else:
-                asks = self._search.asks_of(group.demand)
-                only_whole = len(asks) == 1 and asks[0].mode is Mode.EXCLUSIVE
-                helps = not only_whole or group.demand.request.gpus <= empties
+                helps = self._could_help(group.demand, empties, free_milli)
             if helps:
                 self.line.reopen(group)
+
+    def _could_help(self, demand: Demand, empties: int, free_milli: int) -> bool:
+        """Whether GPUs so empty and so free might be what a demand lacked."""
+        self._search.asks_of(demand)
+        if demand.only_whole:
+            return demand.request.gpus <= empties
+        return demand.request.gpus == 0 or demand.least_milli <= free_milli
 
     def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
         """Account a job for its shares and start it, at once or when those who sit there have left."""

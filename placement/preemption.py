@@ -13,17 +13,13 @@ from placement.ask import Demand
 from placement.cluster import Cluster, Holder
 from placement.kernels import Ints
 from placement.lifecycle import JobRecord
-from placement.model import Assignment, Mode
+from placement.model import Assignment
 from placement.search import Search
 from placement.stakes import Stakes, needed
 from placement.waiting import RankKey
 
 NODES_TRIED = 8
 """So many nodes are examined for a job of one worker where counting GPUs alone does not decide."""
-
-
-SLICE_ROUNDING = 7
-"""Seven slices of a GPU, each rounded down to a thousandth, are at most so many thousandths short."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,13 +132,9 @@ class Preemption:
         return bool(asks[0].entries[k.KIND] == k.EXCLUSIVE and asks[0].terms[:, k.MILLI].all())
 
     def _least_milli(self, demand: Demand) -> int:
-        """The least compute that a worker could do with on any node, in thousandths of a GPU.
-
-        Slices are rounded down one by one, so that those freed together may seem smaller than they are.
-        """
-        needs = [need for ask in self._search.asks_of(demand) for need in ask.needs if need is not None]
-        milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in needs]
-        return max(demand.request.gpus * min(milli, default=1000), 1)
+        """The least compute that a worker could do with on any node, in thousandths of a GPU."""
+        self._search.asks_of(demand)
+        return max(demand.request.gpus * demand.least_milli, 1)
 
     def _gang_fits(self, wish: Wish, holder: Holder) -> bool:
         if self._search.workers_that_fit(wish.demand) < wish.record.job.workers:

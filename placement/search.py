@@ -14,7 +14,7 @@ import numpy as np
 
 from placement import kernels as k
 from placement import vectorised
-from placement.ask import Ask, Demand, compile_asks, extend_allowed, slice_tables
+from placement.ask import Ask, Demand, compile_asks, judge, least_milli, slice_tables
 from placement.cluster import Cluster, Holder
 from placement.interference import InterferenceModel
 from placement.kernels import Ints
@@ -164,6 +164,8 @@ class Search:
                 self._start_over()
             demand.asks = compile_asks(demand, cluster, self._weights)
             demand.generation = cluster.generation
+            demand.least_milli = least_milli(demand.asks)
+            demand.only_whole = len(demand.asks) == 1 and demand.asks[0].mode is Mode.EXCLUSIVE
             for ask in demand.asks:
                 self._refresh(ask, demand, range(len(cluster.members)))
                 ask.seen = len(cluster.touched)
@@ -192,7 +194,7 @@ class Search:
         return ask
 
     def _refresh(self, ask: Ask, demand: Demand, rows: Any) -> None:
-        extend_allowed(ask, demand, self.cluster, self.belief)
+        judge(ask, demand, self.cluster, self.belief, rows)
         gpus, nodes = self.cluster.gpus, self.cluster.nodes
         start, room = self._tables
         if self._compiled and k.compiled_rescore is not None:

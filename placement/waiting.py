@@ -38,7 +38,7 @@ class WaitingLine:
         self._groups: dict[tuple[int, int], Group] = {}
         self._everyone: list[tuple[RankKey, str]] = []
         self._members: dict[str, tuple[RankKey, JobRecord, Group]] = {}
-        self._open: set[tuple[int, int]] = set()
+        self._heads: list[tuple[RankKey, str]] = []  # firsts of open groups, and some that no longer are
 
     def __len__(self) -> int:
         return len(self._members)
@@ -60,22 +60,20 @@ class WaitingLine:
             heapq.heappush(self._everyone, (key, job.job_id))
         if self._order.preemptive and group.heap[0][1] == job.job_id:
             group.blocked = False  # a new first in line may push out jobs that the former could not
-        if not group.blocked:
-            self._open.add(name)
+        if not group.blocked and group.heap[0][1] == job.job_id:
+            heapq.heappush(self._heads, (key, job.job_id))
 
     def discard(self, job_id: str) -> None:
         """Take a job out of the queue, whatever its place."""
         _key, _record, group = self._members.pop(job_id)
         if self._head(group) is None:
-            name = (id(group.demand), group.workers)
-            del self._groups[name]
-            self._open.discard(name)
+            del self._groups[id(group.demand), group.workers]
+        elif not group.blocked:
+            self._offer(group)
 
     def block(self, job_id: str) -> None:
         """Remember that a job did not fit: its group is not tried until something helps."""
-        group = self._members[job_id][2]
-        group.blocked = True
-        self._open.discard((id(group.demand), group.workers))
+        self._members[job_id][2].blocked = True
 
     def blocked_groups(self) -> Iterator[Group]:
         """Groups that wait for something to be freed."""
@@ -84,7 +82,11 @@ class WaitingLine:
     def reopen(self, group: Group) -> None:
         """Try a group again in the next decision."""
         group.blocked = False
-        self._open.add((id(group.demand), group.workers))
+        self._offer(group)
+
+    def _offer(self, group: Group) -> None:
+        if self._head(group) is not None:
+            heapq.heappush(self._heads, group.heap[0])
 
     def first(self) -> tuple[RankKey, JobRecord, Demand] | None:
         """The next job worth trying, None if there is none."""
@@ -93,13 +95,21 @@ class WaitingLine:
             if job_id is None or self._members[job_id][2].blocked:
                 return None
         else:
-            heads = [self._head(self._groups[name]) for name in self._open]
-            ranked = [(self._members[job][0], job) for job in heads if job is not None]
-            if not ranked:
+            job_id = self._first_of_open_groups()
+            if job_id is None:
                 return None
-            job_id = min(ranked)[1]
         key, record, group = self._members[job_id]
         return key, record, group.demand
+
+    def _first_of_open_groups(self) -> str | None:
+        while self._heads:
+            key, job_id = self._heads[0]
+            member = self._members.get(job_id)
+            open_head = member is not None and member[0] == key and not member[2].blocked
+            if open_head and member is not None and self._head(member[2]) == job_id:
+                return job_id
+            heapq.heappop(self._heads)
+        return None
 
     def ordered(self) -> list[JobRecord]:
         """Everybody who waits, first to last."""
