@@ -68,7 +68,11 @@ def user(home: Path) -> Cotenant:
 
 
 def command_line(pid: int) -> bytes:
-    return Path(f"/proc/{pid}/cmdline").read_bytes()
+    """A process's arguments, each followed by a zero byte; nothing once it has gone."""
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except (FileNotFoundError, ProcessLookupError):
+        return b""
 
 
 def read_until(process: subprocess.Popen[str], word: str) -> str:
