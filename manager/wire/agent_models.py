@@ -42,12 +42,18 @@ class GpuReport(Shape):
 
 
 class NodeReport(Shape):
-    """What a node is made of; None means unlimited or unknown."""
+    """What a node is made of, and which agent speaks for it; None means unlimited or unknown."""
 
     gpus: Annotated[tuple[GpuReport, ...], Field(max_length=MAX_GPUS_PER_NODE)] = ()
     cpu_milli: Amount | None = None
     ram_bytes: Amount | None = None
     simulated: Flag = False
+    instance: Identifier | None = None
+    """Random id of the agent's process: two agents with one node id are told apart by it."""
+    database_id: Identifier | None = None
+    """The database that the agent's journal belongs to, None before the first welcome."""
+    epoch: Epoch | None = None
+    """The newest epoch that the agent has seen."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -75,6 +81,8 @@ class Welcome(Shape):
     epoch: Count
     lease_s: Seconds
     fence_s: Seconds
+    database_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{0,63}$", strict=True)] = ""
+    """Random id of the manager's database: ids of jobs mean something within one database alone."""
     profiles: tuple[ProfileSpec, ...] = ()
 
 
