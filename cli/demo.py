@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -96,17 +96,15 @@ def _with_cluster(cluster: LocalCluster, screen: Screen, signals: StopSignals) -
             client.put_profile(profile)
         ids = {job.name: client.submit(job.spec(EXAMPLES)).job_id for job in JOBS}
         try:
-            worst = _watch(client, screen, signals, cluster.supervisor.revive)
+            _watch(client, screen, signals, cluster.supervisor.revive)
         except Interrupted:
             end_jobs(client, list(ids.values()), signals)
             raise
-        return [Verdict(job, client.job(ids[job.name]), worst.get(ids[job.name])) for job in JOBS]
+        return [Verdict(job, client.job(ids[job.name])) for job in JOBS]
 
 
-def _watch(
-    client: Client, screen: Screen, signals: StopSignals, revive: Callable[[], None]
-) -> dict[str, float | None]:
-    """Show the cluster until every job has ended; returns the worst slowdown predicted for each, by id.
+def _watch(client: Client, screen: Screen, signals: StopSignals, revive: Callable[[], None]) -> None:
+    """Show the cluster until every job has ended.
 
     Raises:
         Interrupted: the user wants it to end.
@@ -114,30 +112,18 @@ def _watch(
     """
     from placement.model import OperationFailed
 
-    worst: dict[str, float | None] = {}
     deadline_s = time.monotonic() + TIME_LIMIT_S
     while True:
         picture = Picture.of(client)
         screen.picture(picture)
         if not picture.jobs:
-            return worst
-        for job_id, slowdown in _predicted(client, picture):
-            before = worst.get(job_id, 0.0)
-            # Once unknown, always unknown: nobody can say that it was not the worst.
-            worst[job_id] = None if slowdown is None or before is None else max(slowdown, before)
+            return
         if time.monotonic() > deadline_s:
             late = ", ".join(job.name for job in picture.jobs)
             raise OperationFailed(f"the jobs did not end within {TIME_LIMIT_S:g} s: {late}")
         if signals.stop.wait(LOOK_S):
             raise Interrupted
         revive()
-
-
-def _predicted(client: Client, picture: Picture) -> Iterator[tuple[str, float | None]]:
-    """The slowdown predicted for each running job among its present neighbours, None where unknown."""
-    for job in picture.jobs:
-        if job.state.value == "running":
-            yield job.job_id, client.explanation(job.job_id).predicted_slowdown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -53,8 +53,6 @@ class Verdict:
 
     job: DemoJob
     view: JobView
-    predicted: float | None
-    """The worst that was predicted for it while it ran: neighbours come and go."""
 
     @property
     def as_expected(self) -> bool:

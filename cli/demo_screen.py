@@ -100,21 +100,21 @@ class _LiveScreen:
 
 
 class _CapturingScreen:
-    """Passes everything on, and draws the busiest picture and the result into an SVG file."""
+    """Passes everything on, and draws the most telling picture and the result into an SVG file."""
 
     def __init__(self, screen: Screen, path: Path) -> None:
         self._screen = screen
         self._path = path
-        self._busiest: tuple[int, Any] = (-1, None)
+        self._best: tuple[tuple[int, int, int], Any] = ((-1, -1, -1), None)
 
     def say(self, text: str) -> None:
         self._screen.say(text)
 
     def picture(self, picture: Picture) -> None:
-        running = sum(job.state.value == "running" for job in picture.jobs)
-        if running > self._busiest[0]:
+        worth = telling(picture)
+        if worth > self._best[0]:
             # As on a low screen: the running jobs stand in the table of GPUs.
-            self._busiest = (running, rich_picture(picture, Room(WIDTH, 0)))
+            self._best = (worth, rich_picture(picture, Room(WIDTH, 0)))
         self._screen.picture(picture)
 
     def close(self) -> None:
@@ -130,8 +130,15 @@ class _CapturingScreen:
         )
         ending = Text("and what became of them:", style="bold")
         result = rich_table(result_listing(verdicts), WIDTH)
-        console.print(Group(self._busiest[1], Text(), ending, Text(), result))
+        console.print(Group(self._best[1], Text(), ending, Text(), result))
         self._path.write_text(_svg(console), encoding="utf-8")
+
+
+def telling(picture: Picture) -> tuple[int, int, int]:
+    """How much a picture shows: GPUs at work that have been measured, jobs beside others, running jobs."""
+    measured = [gpu for gpu in picture.gpus if gpu.tenancies and gpu.sm_milli and gpu.memory_used_bytes]
+    together = sum(len(gpu.tenancies) for gpu in measured if len(gpu.tenancies) > 1)
+    return len(measured), together, sum(job.state.value == "running" for job in picture.jobs)
 
 
 def result_listing(verdicts: Sequence[Verdict]) -> Listing[Verdict]:
@@ -143,7 +150,7 @@ def result_listing(verdicts: Sequence[Verdict]) -> Listing[Verdict]:
         Column("RESULT", _result),
         Column("RAN ON", _place, flexible=True),
         Column("WITH", lambda verdict: _neighbours(verdict, names), flexible=True),
-        Column("PREDICTED", lambda verdict: slowdown_text(verdict.predicted), Align.RIGHT),
+        Column("PREDICTED", lambda verdict: slowdown_text(verdict.view.predicted_slowdown), Align.RIGHT),
         Column("OBSERVED", lambda verdict: slowdown_text(verdict.view.observed_slowdown), Align.RIGHT),
     ]
     return Listing(columns, verdicts, lambda verdict: verdict.job.name, "no jobs")

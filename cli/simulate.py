@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.tables import Align, Column, Format, Listing, show, show_json
+from cli.tables import Align, Column, Format, Listing, narrow_output_option, show, show_json
 
 if TYPE_CHECKING:
     from simulator.study import Study, StudyProgress
@@ -72,14 +72,7 @@ def _policies(_context: click.Context, _parameter: click.Parameter, text: str) -
     help="Public traces: Gavel's rates are also looked for there.",
 )
 @click.option("--skip-bad-lines", is_flag=True, help="Count lines that cannot be read instead of stopping.")
-@click.option(
-    "-o",
-    "--output",
-    type=click.Choice([Format.TABLE.value, Format.JSON.value]),
-    default=Format.TABLE.value,
-    show_default=True,
-    help="How to show the result.",
-)
+@narrow_output_option
 def simulate(output: str, **said: Any) -> None:
     """Replay TRACE on a simulated cluster; without TRACE, a synthetic one that ships with Cotenant.
 

@@ -75,10 +75,19 @@ class Listing(Generic[Row]):
 
 def output_option(command: Command) -> Command:
     """Add ``-o table|wide|json`` as the argument ``output``."""
+    return _output_option(command, *Format)
+
+
+def narrow_output_option(command: Command) -> Command:
+    """Add ``-o table|json``, where nothing more could be shown in a wide table."""
+    return _output_option(command, Format.TABLE, Format.JSON)
+
+
+def _output_option(command: Command, *forms: Format) -> Command:
     return click.option(
         "-o",
         "--output",
-        type=click.Choice([form.value for form in Format]),
+        type=click.Choice([form.value for form in forms]),
         default=Format.TABLE.value,
         show_default=True,
         help="How to show the result.",

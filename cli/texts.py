@@ -22,6 +22,11 @@ def duration_text(seconds: float) -> str:
     return f"{whole // 86400}d{whole % 86400 // 3600:02d}h"
 
 
+def count_text(count: int, thing: str) -> str:
+    """``1 job``, ``2 jobs``."""
+    return f"{count} {thing}" if count == 1 else f"{count} {thing}s"
+
+
 def slowdown_text(slowdown: float | None) -> str:
     """``1.20x``, or ``unknown``."""
     return UNKNOWN if slowdown is None else f"{slowdown:.2f}x"
@@ -54,7 +59,7 @@ def request_text(request: RequestSpec) -> str:
     """What one worker asks for, without what is the default."""
     from placement.model import Mode, format_bytes, format_milli
 
-    parts = [f"{request.gpus} GPU" if request.gpus == 1 else f"{request.gpus} GPUs"]
+    parts = [count_text(request.gpus, "GPU")]
     if request.gpu_models:
         parts.append("or ".join(f"{model} " for model in request.gpu_models).strip())
     if request.memory_bytes is not None:

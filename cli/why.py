@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.connection import connect, manager_option
-from cli.tables import Align, Column, Listing, output_option
+from cli.tables import Align, Column, Listing, narrow_output_option
 
 if TYPE_CHECKING:
     from manager.wire.models import ExplanationView, JobView
@@ -22,7 +22,7 @@ OUTCOMES = {
 
 @click.command(short_help="Say why a job waits, or why it was placed where it is.")
 @click.argument("job")
-@output_option
+@narrow_output_option
 @manager_option
 def why(job: str, output: str, manager_url: str | None) -> None:
     """Say why JOB waits, with counted reasons; or why it was placed there, with the prediction.
@@ -48,12 +48,11 @@ def explained(job: JobView, explanation: ExplanationView) -> list[str]:
     """The explanation as lines: what is the case, then the reasons, most frequent first."""
     from cli.failures import one_line
     from cli.tables import plain_table
-    from placement.lifecycle import HOLDING
+    from cli.texts import count_text
 
     lines = [_headline(job)]
-    if job.state in HOLDING and explanation.candidates:
-        nodes = "1 node" if explanation.candidates == 1 else f"{explanation.candidates} nodes"
-        lines.append(f"candidates: {nodes} could have held it")
+    if job.assignments and explanation.candidates:
+        lines.append(f"candidates: {count_text(explanation.candidates, 'node')} could have held it")
     elif job.state.value == "queued":
         lines.append(
             f"outcome: {explanation.outcome} ({OUTCOMES.get(explanation.outcome, explanation.outcome)})"
@@ -64,7 +63,7 @@ def explained(job: JobView, explanation: ExplanationView) -> list[str]:
         lines.extend(_promise(job, explanation))
     if explanation.reasons:
         lines += ["", "ruled out:" if job.assignments else "because:"]
-        lines += [f"  {line}" for line in plain_table(_reason_listing(explanation)).splitlines()]
+        lines += [f"  {line}" for line in plain_table(_reason_listing(job, explanation)).splitlines()]
     return lines
 
 
@@ -102,10 +101,16 @@ def _promise(job: JobView, explanation: ExplanationView) -> list[str]:
     ]
 
 
-def _reason_listing(explanation: ExplanationView) -> Listing[tuple[str, int]]:
+def _reason_listing(job: JobView, explanation: ExplanationView) -> Listing[tuple[str, int]]:
+    from cli.texts import count_text
+    from placement.model import Reason
+
+    # All other reasons are counted by GPU, or by node for a job that asks for none.
+    things = {Reason.GANG.value: "worker", Reason.ORDER.value: "job", Reason.NO_NODES.value: "cluster"}
+    usual = "GPU" if job.request.gpus else "node"
     counted = sorted(explanation.reasons.items(), key=lambda item: (-item[1], item[0]))
     columns: list[Column[tuple[str, int]]] = [
-        Column("COUNT", lambda item: str(item[1]), Align.RIGHT),
+        Column("COUNT", lambda item: count_text(item[1], things.get(item[0], usual)), Align.RIGHT),
         Column("REASON", lambda item: item[0]),
     ]
     return Listing(columns, counted, lambda item: item, "no reasons")

@@ -141,7 +141,7 @@ def test_why_counts_reasons_of_a_job_that_waits(manager, run):
     manager.explanations["j1"] = models.ExplanationView(
         job_id="j1",
         outcome="no-fit",
-        reasons={"other GPU model": 2, "not enough GPU memory": 4},
+        reasons={"other GPU model": 1, "not enough GPU memory": 4, "an earlier job waits for its turn": 2},
         candidates=0,
         predicted_slowdown=None,
         predicted_upper=None,
@@ -152,10 +152,35 @@ def test_why_counts_reasons_of_a_job_that_waits(manager, run):
         "outcome: no-fit (fits nowhere now)",
         "",
         "because:",
-        "  COUNT  REASON",
-        "      4  not enough GPU memory",
-        "      2  other GPU model",
+        "   COUNT  REASON",
+        "  4 GPUs  not enough GPU memory",
+        "  2 jobs  an earlier job waits for its turn",
+        "   1 GPU  other GPU model",
     ]
+
+
+def test_why_of_a_job_that_ended_still_tells_what_was_ruled_out(manager, run):
+    ended = RUNNING.model_copy(update={"state": JobState.SUCCEEDED, "ended_s": NOW_S, "exit_code": 0})
+    manager.hold(ended)
+    manager.explanations["j2"] = models.ExplanationView(
+        job_id="j2",
+        outcome="fit",
+        reasons={"GPU already in use": 3},
+        candidates=2,
+        predicted_slowdown=1.2,
+        predicted_upper=1.25,
+    )
+    lines = run("why", "j2").out.splitlines()
+    assert lines[0] == "job j2 (1 GPU) ran on sim-0, holding mps 30% 10Gi"
+    assert "candidates: 2 nodes could have held it" in lines
+    assert lines[-3:] == ["ruled out:", "   COUNT  REASON", "  3 GPUs  GPU already in use"]
+
+
+def test_why_has_no_wide_table(manager, run):
+    manager.hold(RUNNING)
+    answer = run("why", "j2", "-o", "wide")
+    assert (answer.status, answer.out) == (2, "")
+    assert "'wide' is not one of 'table', 'json'" in answer.err
 
 
 @pytest.mark.parametrize(("candidates", "nodes"), [(5, "5 nodes"), (1, "1 node")])
