@@ -68,26 +68,36 @@ class Uplink:
         if progress_due:
             self._progress_at_s = time.monotonic() + PROGRESS_EVERY_S
         for worker in self._executor.workers():
-            end = worker.end  # before its output is looked at: what ended writes no more
             try:
-                complete = self._send_output(worker)
-                more = more or not complete
-            except (NotFound, InvalidInput, OperationFailed) as error:
-                complete, problem = False, error  # the others are not to wait for this one
-            try:
-                found = self._reports_of(worker, end if complete else None, progress_due=progress_due)
+                found, complete, refusal = self._turn(worker, progress_due=progress_due)
+            except CotenantError:
+                raise  # the manager is away: there is nobody to tell
             except Exception:
                 # A job may write into its folder: what it makes of it must not silence the whole node.
                 if not worker.stumbled:
                     _LOG.exception("%s: cannot be told of", worker.folder.name)
                 worker.stumbled = True
                 continue
+            more, problem = more or not complete, refusal or problem
             reports += [(worker, report) for report in found]
         if reports:
             self._deliver(reports)
         if problem is not None:
             raise problem
         return more
+
+    def _turn(
+        self, worker: Worker, *, progress_due: bool
+    ) -> tuple[list[WorkerReport], bool, CotenantError | None]:
+        """Send output; gives what is to be told, whether all output is there, and why it cannot be sent."""
+        end = worker.end  # before its output is looked at: what ended writes no more
+        refusal: CotenantError | None = None
+        try:
+            complete = self._send_output(worker)
+        except (NotFound, InvalidInput, OperationFailed) as error:
+            complete, refusal = False, error  # the others are not to wait for this one
+        told_end = end if complete else None
+        return self._reports_of(worker, told_end, progress_due=progress_due), complete, refusal
 
     def _reports_of(self, worker: Worker, end: Exit | None, *, progress_due: bool) -> list[WorkerReport]:
         """What there is to tell; ``end`` is None as long as the end is not to be told."""

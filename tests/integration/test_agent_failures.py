@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
-from agent import attempt
+from agent import attempt, uplink
 from agent.executor import Worker
 from agent.partitioner import Partitioner, Prepared
-from agent.reports import exit_report
 from agent.simulated import SimulatedDevices
 from manager.wire.agent_models import (
     ReportKind,
@@ -147,15 +146,22 @@ def test_an_end_that_a_job_wrote_itself_is_believed_only_when_its_shim_is_gone(
         assert manager.exit_of("job-1").exit_code == 9
 
 
+@pytest.mark.parametrize("name", ["_output_after", "started_report", "progress_report", "exit_report"])
 def test_a_worker_that_cannot_be_told_of_fails_alone(
-    manager: FakeManager, data_dir: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    manager: FakeManager,
+    data_dir: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    name: str,
 ) -> None:
-    def stumbling(worker: Worker, *rest: Any) -> WorkerReport:
+    whole = getattr(uplink, name)
+
+    def stumbling(worker: Worker, *rest: Any) -> Any:
         if worker.key.job_id == "job-1":
             raise ZeroDivisionError("a mistake")
-        return exit_report(worker, *rest)
+        return whole(worker, *rest)
 
-    monkeypatch.setattr("agent.uplink.exit_report", stumbling)
+    monkeypatch.setattr(uplink, name, stumbling)
     manager.outbox = [start(1, "exit 0"), start(2, "exit 4", "job-2")]
     with agent_on(manager, data_dir):
         assert manager.exit_of("job-2").exit_code == 4
