@@ -25,6 +25,7 @@ class Leases:
         self.times = times
         self._states: dict[str, NodeState] = {}
         self._seen_s: dict[str, float] = {}
+        self._agents: dict[str, str] = {}
         self._lock = threading.Lock()
 
     def load(self, nodes: Iterable[tuple[str, NodeState]], now_s: float) -> None:
@@ -38,6 +39,17 @@ class Leases:
         """The node's agent is in contact."""
         with self._lock:
             self._seen_s[node_id] = max(now_s, self._seen_s.get(node_id, now_s))
+
+    def claim(self, node_id: str, agent: str, now_s: float) -> bool:
+        """An agent speaks for the node: renews its lease, unless another one was in contact within it."""
+        with self._lock:
+            seen_s = self._seen_s.get(node_id, now_s)
+            foreign = self._agents.get(node_id, agent) != agent
+            if foreign and now_s < seen_s + self.times.lease_s:
+                return False
+            self._agents[node_id] = agent
+            self._seen_s[node_id] = max(now_s, seen_s)
+            return True
 
     def settle(self, node_id: str, state: NodeState, now_s: float) -> None:
         """The core has taken this state; a node not heard of yet gets a fresh lease."""

@@ -54,3 +54,8 @@ class Services:
     def epoch(self) -> int:
         """The number under which this manager leads."""
         return self.store.steps.epoch
+
+    @property
+    def database_id(self) -> str:
+        """The random id of the database, the same for all its managers."""
+        return self.store.steps.database_id

@@ -36,8 +36,13 @@ MAX_WAIT_S = 60.0
 
 @router.put("")
 def join(node_id: NodeId, report: NodeReport, serving: Serving) -> Welcome:
-    """Say what a node is made of; it takes part from then on."""
-    serving.leases.touch(node_id, serving.clock.now_s())
+    """Say what a node is made of; it takes part from then on.
+
+    409: another agent speaks for it, or its agent's journal belongs to another database.
+    """
+    _check_database(serving, node_id, report)
+    _check_epoch(serving, node_id, report.epoch or 0)
+    _claim(serving, node_id, report.instance)
     node = report.to_node(node_id)
     if not _is_up(serving, StoredNode(node, NodeState.UP, report.simulated)):
         sequence = serving.store.intake.join(node, simulated=report.simulated)
@@ -50,8 +55,8 @@ def join(node_id: NodeId, report: NodeReport, serving: Serving) -> Welcome:
 def heartbeat(node_id: NodeId, beat: Heartbeat, serving: Serving) -> Welcome:
     """Renew the lease; a lost node is back with it.  404: the node has to report what it is made of again."""
     stored = serving.store.queries.node(node_id)
-    _renew(serving, node_id)
     _check_epoch(serving, node_id, beat.epoch)
+    _claim(serving, node_id, beat.instance)
     if stored.state is not NodeState.UP:
         serving.store.intake.append([NodeJoined(stored.node)])
         serving.loop.wake()
@@ -154,6 +159,27 @@ def _check_epoch(serving: Services, node_id: str, seen: int) -> None:
         )
 
 
+def _check_database(serving: Services, node_id: str, report: NodeReport) -> None:
+    """Nor agents of another database, for the same reason."""
+    if report.database_id is not None and report.database_id != serving.database_id:
+        raise StateError(
+            f"node {node_id}: its agent belongs to database {report.database_id}, this one is "
+            f"{serving.database_id}; give the agent a new data folder, or start the manager on the former "
+            "database"
+        )
+
+
+def _claim(serving: Services, node_id: str, agent: str | None) -> None:
+    """Renew the lease for that agent: two agents of one node would both run every job."""
+    if agent is None:
+        _renew(serving, node_id)
+    elif not serving.leases.claim(node_id, agent, serving.clock.now_s()):
+        raise StateError(
+            f"another agent is running as node {node_id}; stop that one first, or give this one another "
+            "--node-id"
+        )
+
+
 def _renew(serving: Services, node_id: str) -> None:
     serving.leases.touch(node_id, serving.clock.now_s())
 
@@ -161,7 +187,13 @@ def _renew(serving: Services, node_id: str) -> None:
 def _welcome(serving: Services) -> Welcome:
     times = serving.leases.times
     profiles = tuple(map(ProfileSpec.of, serving.store.queries.profiles()))
-    return Welcome(epoch=serving.epoch, lease_s=times.lease_s, fence_s=times.fence_s, profiles=profiles)
+    return Welcome(
+        epoch=serving.epoch,
+        lease_s=times.lease_s,
+        fence_s=times.fence_s,
+        database_id=serving.database_id,
+        profiles=profiles,
+    )
 
 
 def _commands(serving: Services, node_id: str, after: int) -> tuple[AgentCommand, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -36,6 +37,7 @@ class Steps:
     def __init__(self, database: Database) -> None:
         self._database = database
         self.epoch = 0
+        self.database_id = ""
 
     def begin_epoch(self) -> int:
         """Take the leadership: a new fencing number; managers of older ones can no longer write steps."""
@@ -51,9 +53,11 @@ class Steps:
                     "core_events": 0,
                     "core_decisions": 0,
                     "now_s": 0.0,
+                    "database_id": uuid.uuid4().hex,
                 }
                 connection.execute(insert(t.manager_state).values(first))
-            self.epoch = int(connection.execute(select(t.manager_state.c.epoch)).scalar_one())
+            state = connection.execute(select(t.manager_state)).one()
+            self.epoch, self.database_id = int(state.epoch), str(state.database_id)
         return self.epoch
 
     def load(self) -> CoreImage:

@@ -40,8 +40,10 @@ manager_state = Table(
     Column("core_events", BigInteger, nullable=False),
     Column("core_decisions", BigInteger, nullable=False),
     Column("now_s", Double, nullable=False),
+    Column("database_id", NAME, nullable=False),
 )
-"""One row: the fencing number, the last job number, the core's counters and its latest time."""
+"""One row: the fencing number, the last job number, the core's counters and its latest time; and a random id
+of the database, so that an agent notices when its journal belongs to another one."""
 
 jobs = Table(
     "jobs",

@@ -49,7 +49,7 @@ class NodeReport(Shape):
     ram_bytes: Amount | None = None
     simulated: Flag = False
     instance: Identifier | None = None
-    """Random id of the agent's process: two agents with one node id are told apart by it."""
+    """Random id of the agent: two agents with one node id are told apart by it."""
     database_id: Identifier | None = None
     """The database that the agent's journal belongs to, None before the first welcome."""
     epoch: Epoch | None = None
@@ -114,9 +114,10 @@ class GpuTelemetry(Shape):
 
 
 class Heartbeat(Shape):
-    """Sign of life of a node; ``epoch`` is the newest that its agent has seen."""
+    """Sign of life of a node; ``epoch`` is the newest that its agent has seen, ``instance`` its id."""
 
     epoch: Epoch = 0
+    instance: Identifier | None = None
     workers: Annotated[tuple[HeldWorker, ...], Field(max_length=100_000)] = ()
     telemetry: Annotated[tuple[GpuTelemetry, ...], Field(max_length=MAX_GPUS_PER_NODE)] = ()
 

@@ -7,6 +7,7 @@ import time
 
 import pytest
 
+from manager.leases import LeaseTimes
 from manager.wire.agent_models import (
     CommandKind,
     GpuTelemetry,
@@ -139,6 +140,51 @@ def test_an_agent_that_has_seen_a_later_epoch_is_refused(manager: Running) -> No
     manager.join()
     with pytest.raises(StateError, match="epoch 41"):
         manager.client.heartbeat(NODE, Heartbeat(epoch=41))
+
+
+def told(**more: object) -> NodeReport:
+    node = node_from_short_form("2xA100-SXM4-80GB", NODE)
+    return NodeReport.of(node, simulated=True).model_copy(update=more)
+
+
+def test_a_second_agent_of_a_node_is_refused_and_keeps_no_lease_alive(manager: Running) -> None:
+    client, leases = manager.client, manager.services.leases
+    client.register(NODE, told(instance="one"))
+    seen_s = leases.last_seen_s(NODE)
+    for contact in (
+        lambda: client.register(NODE, told(instance="two")),
+        lambda: client.heartbeat(NODE, Heartbeat(instance="two")),
+    ):
+        with pytest.raises(StateError, match="another agent is running as node node-a; stop that one"):
+            contact()
+    assert leases.last_seen_s(NODE) == seen_s
+    client.register(NODE, told(instance="one"))
+    client.register(NODE, told())
+    client.heartbeat(NODE, Heartbeat())
+    leases.times = LeaseTimes(lease_s=0.0, fence_s=1.0)
+    client.register(NODE, told(instance="two"))
+    leases.times = LeaseTimes()
+    with pytest.raises(StateError, match="another agent"):
+        client.heartbeat(NODE, Heartbeat(instance="one"))
+
+
+@pytest.mark.parametrize(
+    ("more", "why"), [({"epoch": 41}, "epoch 41"), ({"database_id": "old"}, "database old")]
+)
+def test_an_agent_of_another_database_does_not_bring_its_node_up(
+    manager: Running, more: dict[str, object], why: str
+) -> None:
+    with pytest.raises(StateError, match=why):
+        manager.client.register(NODE, told(**more))
+    assert manager.client.nodes() == []
+    assert manager.services.leases.last_seen_s(NODE) is None
+    welcome = manager.client.register(NODE, told())
+    seen_s = manager.services.leases.last_seen_s(NODE)
+    with pytest.raises(StateError, match=why):
+        manager.client.register(NODE, told(**more))
+    assert manager.services.leases.last_seen_s(NODE) == seen_s
+    same = told(epoch=welcome.epoch, database_id=welcome.database_id)
+    assert manager.client.register(NODE, same).database_id == welcome.database_id != ""
 
 
 def test_a_heartbeat_does_not_wait_for_a_loop_that_thinks_for_long(manager: Running) -> None:

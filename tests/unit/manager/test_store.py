@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
@@ -85,6 +87,20 @@ def test_what_cannot_be_read_is_named() -> None:
 def test_the_migrations_lead_to_the_tables_that_the_code_uses(parts: Parts) -> None:
     with parts.store.database.read() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+
+
+def test_a_database_keeps_its_random_id_also_from_before_it_had_one(parts: Parts, tmp_path: Path) -> None:
+    first = parts.store.steps.database_id
+    parts.restart()
+    assert (parts.store.steps.database_id, parts.store.steps.epoch) == (first, 2)
+    with parts.store.database.write() as connection:
+        connection.exec_driver_sql("ALTER TABLE manager_state DROP COLUMN database_id")
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
+    parts.restart()
+    second = parts.store.steps.database_id
+    assert (len(second), parts.store.steps.epoch) == (32, 3)
+    (tmp_path / "other").mkdir()
+    assert len({first, second, Parts(tmp_path / "other").store.steps.database_id}) == 3
 
 
 def test_the_tables_can_be_made_on_another_database_too() -> None:
