@@ -48,8 +48,9 @@ class Ask:
 class Demand:
     """What one worker asks for and who asks; equal demands are one object, kept by the search.
 
-    ``asker`` is the tenant where it matters (isolation), else None.  ``least_milli`` is the least compute per
-    GPU that would do anywhere; ``only_whole`` says that only exclusive GPUs would.
+    ``asker`` is the tenant where it matters (isolation), else None.  ``least_milli`` and
+    ``least_memory`` (bytes) are the least per GPU that would do anywhere; ``only_whole`` says that only
+    exclusive GPUs would.
     """
 
     request: Request
@@ -57,6 +58,7 @@ class Demand:
     asker: str | None
     asks: list[Ask] = field(default_factory=list)
     least_milli: int = 0
+    least_memory: int = 0
     only_whole: bool = False
     generation: int = -1
 
@@ -114,8 +116,9 @@ def judge(ask: Ask, demand: Demand, cluster: Cluster, belief: InterferenceModel,
     trivial = demand.request.max_slowdown is None and not table.promised
     if trivial or ask.mode in (None, Mode.EXCLUSIVE):
         return
-    numbers = cluster.gpus[rows, :, k.NEIGHBOURHOOD]
-    for number in np.unique(numbers[ask.allowed[numbers] == UNJUDGED]).tolist():
+    numbers = cluster.gpus[rows, :, k.NEIGHBOURHOOD].ravel()
+    unjudged = numbers[ask.allowed[numbers] == UNJUDGED]
+    for number in set(unjudged.tolist()) if len(unjudged) else ():
         place = table.all[number]
         need = ask.needs[place.kind] if place.kind < len(ask.needs) else None
         broken = None if need is None else broken_promise(belief, newcomer_of(demand, need), place)
@@ -130,6 +133,13 @@ def least_milli(asks: list[Ask]) -> int:
     needs = [need for ask in asks for need in ask.needs if need is not None]
     milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in needs]
     return min(milli, default=1000)
+
+
+def least_memory(asks: list[Ask]) -> int:
+    """The least memory per GPU that would do on any kind of GPU, in bytes; slices have their own."""
+    needs = [need for ask in asks for need in ask.needs if need is not None]
+    own = [0 if need.mode in (Mode.MIG, Mode.EXCLUSIVE) else need.memory_bytes or 0 for need in needs]
+    return min(own, default=0)
 
 
 def newcomer_of(demand: Demand, need: Need) -> Neighbour:

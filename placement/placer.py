@@ -17,7 +17,7 @@ from placement.policies import Policy, aging_of
 from placement.preemption import Preemption, Wish
 from placement.search import Search
 from placement.vacating import Vacating
-from placement.waiting import RankKey, WaitingLine
+from placement.waiting import WaitingLine
 
 
 class Placer:
@@ -41,6 +41,8 @@ class Placer:
         self._tenants_apart = False
         self._vacated = False
         self._freed: set[int] = set()
+        self._hope_rows: list[int] = []
+        self._hope: tuple[int, int, int] | None = None
 
     # -- the waiting line ----------------------------------------------------------------------------------
 
@@ -82,8 +84,11 @@ class Placer:
             first = self.line.first()
             if first is None:
                 break
-            if not self._placed_first(first, now_s):
-                self._wait_or_go(first[1], now_s, turn_away)
+            key, record, group = first
+            if group.hopes and not self._hope_for(group.demand):
+                self.line.block(record.job.job_id)
+            elif not self._placed(Wish(record, group.demand, key, now_s)):
+                self._wait_or_go(record, now_s, turn_away)
             if self._tenants_apart != bool(self.cluster.isolated_gpus):
                 self._tenants_apart = not self._tenants_apart
                 self.queue_again()
@@ -99,22 +104,20 @@ class Placer:
         else:
             self.line.block(record.job.job_id)
 
-    def _placed_first(self, first: tuple[RankKey, JobRecord, Demand], now_s: float) -> bool:
+    def _placed(self, wish: Wish) -> bool:
         """Place the first in line, if need be by pushing others out; gives whether it has a place."""
-        key, record, demand = first
-        assignments = self._place(record, demand)
+        record = wish.record
+        assignments = self._place(record, wish.demand)
         if assignments is None and self._preemption is not None:
-            victims = self._preemption.plan(
-                Wish(record, demand, key, now_s), self._ledger.holder_of(record.job)
-            )
+            victims = self._preemption.plan(wish, self._ledger.holder_of(record.job))
             if victims is not None:
                 for job_id in victims:
-                    self._push_out(job_id, now_s)
-                assignments = self._place(record, demand)
+                    self._push_out(job_id, wish.now_s)
+                assignments = self._place(record, wish.demand)
         if assignments is None:
             return False
         self.line.discard(record.job.job_id)
-        self._take(record, assignments, now_s)
+        self._take(record, assignments, wish.now_s)
         return True
 
     def _place(self, record: JobRecord, demand: Demand) -> tuple[Assignment, ...] | None:
@@ -129,30 +132,37 @@ class Placer:
 
     def _reopen_groups(self, now_s: float) -> None:
         """Groups that what was freed could help are worth another try."""
-        rows = sorted(self._freed)
+        self._hope_rows, self._hope = sorted(self._freed), None
         self._freed.clear()
-        empties = max(self.cluster.nodes.item(row, k.EMPTIES) for row in rows)
-        free_milli = int(self.cluster.gpus[rows, :, k.FREE_MILLI].max(initial=0))
         for group in list(self.line.blocked_groups()):
-            if self._preemption is not None:
-                key, record = self.line.head_of(group)
-                helps = self._preemption.could_help(Wish(record, group.demand, key, now_s), rows)
-            else:
-                helps = self._could_help(group.demand, empties, free_milli)
-            if helps:
+            if self._preemption is None:
+                if self._hope_for(group.demand):
+                    self.line.reopen(group, hopes=True)
+                continue
+            key, record = self.line.head_of(group)
+            if self._preemption.could_help(Wish(record, group.demand, key, now_s), self._hope_rows):
                 self.line.reopen(group)
 
-    def _could_help(self, demand: Demand, empties: int, free_milli: int) -> bool:
-        """Whether GPUs so empty and so free might be what a demand lacked."""
+    def _hope_for(self, demand: Demand) -> bool:
+        """Whether what was freed on the way, as far as it is still free, might be what a demand lacked."""
+        if self._hope is None:
+            rows, gpus = self._hope_rows, self.cluster.gpus
+            self._hope = (
+                max(self.cluster.nodes.item(row, k.EMPTIES) for row in rows),
+                int(gpus[rows, :, k.FREE_MILLI].max(initial=0)),
+                int(gpus[rows, :, k.FREE_MEMORY].max(initial=0)),
+            )
+        empties, milli, memory = self._hope
         self._search.asks_of(demand)
         if demand.only_whole:
             return demand.request.gpus <= empties
-        return demand.request.gpus == 0 or demand.least_milli <= free_milli
+        return demand.request.gpus == 0 or (demand.least_milli <= milli and demand.least_memory <= memory)
 
     def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
         """Account a job for its shares and start it, at once or when those who sit there have left."""
         job = record.job
         record.assignments = assignments
+        self._hope = None
         self.decisions += 1
         self._forecasts.entered(record, now_s)
         node_matters = bool(job.request.cpu_milli or job.request.ram_bytes)

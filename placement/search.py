@@ -14,7 +14,7 @@ import numpy as np
 
 from placement import kernels as k
 from placement import vectorised
-from placement.ask import Ask, Demand, compile_asks, judge, least_milli, slice_tables
+from placement.ask import Ask, Demand, compile_asks, judge, least_memory, least_milli, slice_tables
 from placement.cluster import Cluster, Holder
 from placement.interference import InterferenceModel
 from placement.kernels import Ints
@@ -164,7 +164,7 @@ class Search:
                 self._start_over()
             demand.asks = compile_asks(demand, cluster, self._weights)
             demand.generation = cluster.generation
-            demand.least_milli = least_milli(demand.asks)
+            demand.least_milli, demand.least_memory = least_milli(demand.asks), least_memory(demand.asks)
             demand.only_whole = len(demand.asks) == 1 and demand.asks[0].mode is Mode.EXCLUSIVE
             for ask in demand.asks:
                 self._refresh(ask, demand, range(len(cluster.members)))

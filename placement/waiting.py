@@ -28,6 +28,8 @@ class Group:
     workers: int
     heap: list[tuple[RankKey, str]] = field(default_factory=list)
     blocked: bool = False
+    hopes: bool = False
+    """Open only because something was freed that might help."""
 
 
 class WaitingLine:
@@ -79,17 +81,17 @@ class WaitingLine:
         """Groups that wait for something to be freed."""
         return (group for group in self._groups.values() if group.blocked)
 
-    def reopen(self, group: Group) -> None:
-        """Try a group again in the next decision."""
-        group.blocked = False
+    def reopen(self, group: Group, *, hopes: bool = False) -> None:
+        """Try a group again; with ``hopes`` only because something was freed that might help."""
+        group.blocked, group.hopes = False, hopes
         self._offer(group)
 
     def _offer(self, group: Group) -> None:
         if self._head(group) is not None:
             heapq.heappush(self._heads, group.heap[0])
 
-    def first(self) -> tuple[RankKey, JobRecord, Demand] | None:
-        """The next job worth trying, None if there is none."""
+    def first(self) -> tuple[RankKey, JobRecord, Group] | None:
+        """The next job worth trying with its place in the order and its group, None if there is none."""
         if self._order.strict:
             job_id = self._head_of(self._everyone)
             if job_id is None or self._members[job_id][2].blocked:
@@ -98,8 +100,7 @@ class WaitingLine:
             job_id = self._first_of_open_groups()
             if job_id is None:
                 return None
-        key, record, group = self._members[job_id]
-        return key, record, group.demand
+        return self._members[job_id]
 
     def _first_of_open_groups(self) -> str | None:
         while self._heads:
