@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.connection import manager_option
+from cli.connection import endpoint_of, manager_option
 
 
 @click.group(invoke_without_command=True, short_help="Run the agent of this node alone.")
@@ -48,9 +48,8 @@ def agent(
     from agent.main import AgentSettings, run
     from cli.job_options import identifier
     from cli.up import default_data_dir, local_nodes
-    from manager.wire.discovery import find_manager
 
-    endpoint = find_manager(manager_url)
+    endpoint = endpoint_of(manager_url)
     name = identifier("node id", node_id) or local_nodes(())[0].node_id
     run(
         AgentSettings(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -10,9 +11,12 @@ import click
 
 if TYPE_CHECKING:
     from manager.wire.client import Client
+    from manager.wire.discovery import Endpoint
 
 MANAGER_URL = "manager_url"
 """The argument of every command that asks a manager."""
+
+_TOKEN = re.compile(r"[!-~]+")
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -35,17 +39,34 @@ def _or_the_groups(ctx: click.Context, _parameter: click.Parameter, url: str | N
     return url if url is not None or root is ctx else root.params.get(MANAGER_URL)
 
 
+def endpoint_of(manager_url: str | None) -> Endpoint:
+    """Where the manager that the user means answers, with a token that can be sent.
+
+    Raises:
+        InvalidInput: the address is no address, or the token cannot be one.
+    """
+    from manager.wire.discovery import find_manager
+    from placement.model import InvalidInput
+
+    endpoint = find_manager(manager_url)
+    if endpoint.token is not None and not _TOKEN.fullmatch(endpoint.token):
+        raise InvalidInput(
+            "the token (COTENANT_TOKEN, else the file that 'cotenant up' names) must be one line of "
+            "printable ASCII characters without blanks"
+        )
+    return endpoint
+
+
 @contextmanager
 def connect(manager_url: str | None) -> Iterator[Client]:
     """A client of the manager that the user means.
 
     Raises:
-        InvalidInput: the address is no address.  The client's calls raise what
+        InvalidInput: the address is no address, or the token cannot be one.  The client's calls raise what
             :class:`manager.wire.client.Client` says.
     """
     from manager.wire.client import Client
-    from manager.wire.discovery import find_manager
 
-    endpoint = find_manager(manager_url)
+    endpoint = endpoint_of(manager_url)
     with Client(endpoint.url, endpoint.token) as client:
         yield client

@@ -103,7 +103,7 @@ def _read_mapping(path: Path) -> Mapping[Any, Any]:
 
 def _wish(path: Path, name: str, value: Any) -> Any:
     if name == "command":
-        return tuple(shlex.split(value)) if isinstance(value, str) else _words(path, name, value)
+        return _split(path, value) if isinstance(value, str) else _words(path, name, value)
     if name in _LISTS:
         return (value,) if isinstance(value, str) else _words(path, name, value)
     if name == "env":
@@ -111,6 +111,18 @@ def _wish(path: Path, name: str, value: Any) -> Any:
     if name == "preemptible":
         return _flag(path, name, value)
     return _word(path, name, value)
+
+
+def _split(path: Path, command: str) -> tuple[str, ...]:
+    """The words of a command as a shell would split them."""
+    from placement.model import InvalidSpec
+
+    try:
+        return tuple(shlex.split(command))
+    except ValueError as error:
+        raise InvalidSpec(
+            f"{path}: command: {str(error).lower()}; close the quotation, or write a list of words"
+        ) from error
 
 
 def _words(path: Path, name: str, value: Any) -> tuple[str, ...]:

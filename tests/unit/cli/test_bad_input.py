@@ -112,6 +112,27 @@ def test_null_character_in_the_command_is_refused(manager, run):
     assert manager.connected == []
 
 
+def test_an_unclosed_quote_in_a_job_file_names_file_and_field(manager, run, tmp_path):
+    path = tmp_path / "job.yaml"
+    path.write_text("""command: python -c 'print(1)\n""")
+    answer = run("submit", "--file", str(path))
+    assert answer.status == 2
+    assert answer.err.startswith(f"cotenant: {path}: command: no closing quotation; ")
+    assert answer.err.count("\n") == 1
+    assert manager.connected == []
+
+
+@pytest.mark.parametrize("token", ["a\nb", "a b", "schlüssel"])
+@pytest.mark.parametrize("command", ["queue", "agent --simulate 1xA100-SXM4-80GB --node-id n"])
+def test_a_token_that_could_not_be_sent_is_refused_and_not_shown(run, monkeypatch, token, command):
+    monkeypatch.setenv("COTENANT_TOKEN", token)
+    answer = run(*command.split())
+    assert (answer.status, answer.out) == (2, "")
+    assert "COTENANT_TOKEN" in answer.err
+    assert token not in answer.err
+    assert answer.err.count("\n") == 1
+
+
 def test_unreachable_manager_is_status_3(run):
     answer = run("queue", "--manager", "http://127.0.0.1:1")
     assert answer.status == 3
