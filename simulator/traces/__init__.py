@@ -15,7 +15,7 @@ from simulator.traces.gavel import GAVEL
 from simulator.traces.openb import OPENB
 from simulator.traces.own import OWN
 from simulator.traces.philly import PHILLY
-from simulator.traces.reading import read_as, recognise
+from simulator.traces.reading import head_of, read_as, recognise
 from simulator.traces.tiresias import TIRESIAS
 
 FORMATS: tuple[TraceFormat, ...] = (OWN, OPENB, PHILLY, TIRESIAS, GAVEL)
@@ -34,6 +34,20 @@ def format_named(name: str) -> TraceFormat:
     raise UnknownName(f"trace format {name!r} is unknown; choose one of {names}")
 
 
+def format_of(path: Path, name: str | None = None) -> TraceFormat:
+    """The format of that name, or the one that the file's content shows.
+
+    Raises:
+        UnknownName: nobody registered it, or no format begins like the file.
+        InvalidInput: the file cannot be opened or is empty.
+    """
+    if name is None:
+        return recognise(path, FORMATS)
+    chosen = format_named(name)
+    head_of(path)
+    return chosen
+
+
 def read_trace(path: Path, options: ReadOptions, format_name: str | None = None) -> Trace:
     """Read a trace, plain or gzip; without a name the format is recognised from the content.
 
@@ -41,7 +55,7 @@ def read_trace(path: Path, options: ReadOptions, format_name: str | None = None)
         BrokenTrace: a line cannot be read; the message starts with ``FILE:LINE:``.
         InvalidInput: the file cannot be opened, its format is not recognised, or an option does not fit it.
     """
-    chosen = format_named(format_name) if format_name is not None else recognise(path, FORMATS)
+    chosen = format_of(path, format_name)
     for key in options.options:
         if key not in chosen.options:
             known = ", ".join(chosen.options) or "none"
@@ -60,4 +74,4 @@ def read_trace(path: Path, options: ReadOptions, format_name: str | None = None)
     return trace
 
 
-__all__ = ["FORMATS", "ReadOptions", "Trace", "TraceFormat", "format_named", "read_trace"]
+__all__ = ["FORMATS", "ReadOptions", "Trace", "TraceFormat", "format_named", "format_of", "read_trace"]

@@ -6,10 +6,12 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from placement.model import InvalidAmount, InvalidInput, InvalidSpec
+from placement.model import BrokenTrace, InvalidAmount, InvalidInput, InvalidSpec
 
 JOB_ID = re.compile(r"[A-Za-z0-9._-]{1,63}", re.ASCII)
 MAX_TENANT_CHARACTERS = 253
+MAX_SECONDS = 1e12
+"""Some 30,000 years; sums of larger times would lose whole seconds."""
 GPUS_PER_WORKER = 8
 """A job that asks for more GPUs than this becomes a gang of workers of this many."""
 
@@ -33,14 +35,16 @@ def whole(text: str, what: str, low: int, high: int) -> int:
 
 
 def seconds(text: str, what: str) -> float:
-    """Seconds, at least 0.
+    """Seconds, from 0 to :data:`MAX_SECONDS`.
 
     Raises:
-        InvalidAmount: not a finite number, or negative.
+        InvalidAmount: not a finite number, or out of range.
     """
     value = _number(text, what)
     if value < 0:
         raise InvalidAmount(f"{what}: {text!r} must be at least 0")
+    if value > MAX_SECONDS:
+        raise InvalidAmount(f"{what}: {text!r} must be at most {MAX_SECONDS:g}")
     return value
 
 
@@ -91,15 +95,15 @@ def columns(header: Sequence[str], needed: Sequence[str]) -> Mapping[str, int]:
     """Where each column of a header lies.
 
     Raises:
-        InvalidInput: a needed column is missing or a name stands twice.
+        BrokenTrace: a needed column is missing or a name stands twice.
     """
     places = {name: index for index, name in enumerate(header)}
     missing = [name for name in needed if name not in places]
     if missing:
-        raise InvalidInput(f"the header lacks {', '.join(missing)}; it has {', '.join(header)}")
+        raise BrokenTrace(f"the header lacks {', '.join(missing)}; it has {', '.join(header)}")
     if len(places) != len(header):
         twice = next(name for name in header if list(header).count(name) > 1)
-        raise InvalidInput(f"the header names {twice!r} twice")
+        raise BrokenTrace(f"the header names {twice!r} twice")
     return places
 
 

@@ -14,10 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from placement.model import InvalidInput, Mode, Request
+from placement.model import InvalidAmount, InvalidInput, Mode, Request
 from placement.trace import TraceRow
 from simulator.traces.base import Head, Parse, Source, TraceFormat
-from simulator.traces.fields import columns, seconds, whole
+from simulator.traces.fields import MAX_SECONDS, columns, seconds, whole
 from simulator.traces.philly import MAX_GPUS
 from simulator.traces.reading import open_text
 
@@ -112,6 +112,8 @@ def _prepare(source: Source) -> Parse:
         steps = whole(fields[order.steps], "total_steps", 0, 1 << 60)
         speeds = rates.get((fields[0], scale), _NEVER)
         durations = {model: steps / rate for model, rate in speeds.items()}
+        if max(durations.values(), default=0.0) > MAX_SECONDS:
+            raise InvalidAmount(f"total_steps: {fields[order.steps]!r} would take over {MAX_SECONDS:g} s")
         return TraceRow(
             job_id=f"gavel-{line:06d}",
             submit_s=seconds(fields[order.arrival], "arrival_time"),

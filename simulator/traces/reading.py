@@ -14,7 +14,7 @@ from typing import IO
 
 from placement.model import BrokenTrace, InvalidInput, UnknownName
 from placement.trace import TraceRow
-from simulator.traces.base import HEAD_LINES, Head, Notes, ReadOptions, Source, Trace, TraceFormat
+from simulator.traces.base import HEAD_LINES, Head, Notes, Parse, ReadOptions, Source, Trace, TraceFormat
 
 _GZIP_MAGIC = b"\x1f\x8b"
 
@@ -92,10 +92,12 @@ def _results(
     with open_text(path) as text:
         # Tab-separated traces hold shell commands, whose quotation marks are text.
         tabs = chosen.delimiter == "\t"
-        lines = csv.reader(text, delimiter="\t", quoting=csv.QUOTE_NONE) if tabs else csv.reader(text)
+        lines = csv.reader(
+            text, delimiter=chosen.delimiter, quoting=csv.QUOTE_NONE if tabs else csv.QUOTE_MINIMAL
+        )
         try:
-            header = tuple(name.strip() for name in next(lines, [])) if chosen.has_header else ()
-            parse = chosen.prepare(Source(path, header, options.options, notes, options.data_folder))
+            header = _header(path, lines) if chosen.has_header else ()
+            parse = _prepared(chosen, Source(path, header, options.options, notes, options.data_folder))
             widths = chosen.fields or {len(header)}
             while (fields := _next(lines)) is not None:
                 if not fields:
@@ -115,6 +117,20 @@ def _results(
             raise BrokenTrace(f"{path}:{_undecodable_line(path)}: is not UTF-8 text") from error
         except (EOFError, OSError, zlib.error) as error:
             raise BrokenTrace(f"{path}:{lines.line_num + 1}: the file breaks off here: {error}") from error
+
+
+def _header(path: Path, lines: Iterator[list[str]]) -> tuple[str, ...]:
+    names = _next(lines)
+    if isinstance(names, csv.Error):
+        raise BrokenTrace(f"{path}:1: the header cannot be split into fields: {names}")
+    return tuple(name.strip() for name in names or ())
+
+
+def _prepared(chosen: TraceFormat, source: Source) -> Parse:
+    try:
+        return chosen.prepare(source)
+    except BrokenTrace as error:
+        raise BrokenTrace(f"{source.path}:1: {error}") from error
 
 
 def _next(lines: Iterator[list[str]]) -> Sequence[str] | csv.Error | None:

@@ -53,6 +53,9 @@ def write(folder: Path, text: str) -> Path:
         (PHILLY + "2017-10-09 06:13:03,1,two,1,vc\n", 2, "num_gpus: 'two' is not a number"),
         (PHILLY + "2017-10-09 06:13:03,1,1,1,v\tc\n", 2, "cluster: 'v\\tc' must be"),
         (TIRESIAS + "a,1,now,1,vgg,1,1\n", 2, "submit_time: 'now' is not a number"),
+        (OWN + GOOD + "a,1e13,1,1,,,,,\n", 3, "submit_s: '1e13' must be at most 1e+12"),
+        (OWN + GOOD + "a,0,1e300,1,,,,,\n", 3, "duration_s: '1e300' must be at most 1e+12"),
+        (OWN.replace("kind", "gpus") + GOOD, 1, "the header names 'gpus' twice"),
         (OWN, 1, "holds no job that can be read"),
         ("", 1, "is empty"),
         ("\n\n", 1, "is empty"),
@@ -91,7 +94,11 @@ def test_what_no_format_recognises_is_refused_with_the_names_to_choose_from(tmp_
 
 @pytest.mark.parametrize(
     ("format_name", "what"),
-    [("philly", "the header lacks timestamp"), ("swf", "trace format 'swf' is unknown"), ("gavel", "rates")],
+    [
+        ("philly", r"t\.csv:1: the header lacks timestamp"),
+        ("swf", "trace format 'swf' is unknown"),
+        ("gavel", "rates"),
+    ],
 )
 def test_a_format_that_is_forced_but_wrong(tmp_path, format_name, what):
     with pytest.raises(InvalidInput, match=what):
@@ -130,6 +137,23 @@ def test_broken_rates_are_named(tmp_path, rates, line, what):
     path = write(tmp_path, "LM (batch size 5)\tx\t-n\t1\t10\t0\t1\n")
     with pytest.raises(InvalidInput, match=f"rates.csv:{line}: .*{what}"):
         read_trace(path, ReadOptions(options={"throughputs": str(table)}))
+
+
+def test_a_job_that_would_take_for_ever_is_a_broken_line(tmp_path):
+    table = tmp_path / "rates.csv"
+    table.write_text(
+        "source,gpu,consolidated,job_type,scale_factor,steps_per_s\n"
+        "simulation,v100,1,LM (batch size 5),1,0.5\n"
+    )
+    path = write(tmp_path, f"LM (batch size 5)\tx\t-n\t1\t{10**12}\t0\t1\n")
+    with pytest.raises(BrokenTrace, match=r"t\.csv:1: total_steps: '10{12}' would take over 1e\+12 s"):
+        read_trace(path, ReadOptions(options={"throughputs": str(table)}))
+
+
+def test_a_header_that_cannot_be_split_is_line_1(tmp_path):
+    path = write(tmp_path, "x" * 200_000 + "\n" + GOOD)
+    with pytest.raises(BrokenTrace, match=r"t\.csv:1: the header cannot be split into fields"):
+        read_trace(path, ReadOptions(), "cotenant")
 
 
 def test_bytes_that_are_no_text_are_named_by_line(tmp_path):

@@ -1,5 +1,6 @@
 """What a line of each format means, as tables: lines of a file -> rows."""
 
+import dataclasses
 import gzip
 from pathlib import Path
 
@@ -7,6 +8,8 @@ import pytest
 
 from placement.model import InvalidInput, JobKind, Mode
 from simulator.traces import ReadOptions, Trace, read_trace
+from simulator.traces.own import OWN as OWN_FORMAT
+from simulator.traces.reading import read_as
 
 OPENB_SHORT = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
 OPENB = OPENB_SHORT.strip() + ",gpu_spec,qos,pod_phase,creation_time,deletion_time,scheduled_time\n"
@@ -184,3 +187,12 @@ def test_line_ends_byte_order_marks_and_blank_lines_do_not_matter(tmp_path, text
     path = tmp_path / "trace.csv"
     path.write_bytes(text.encode())
     assert [row.job_id for row in read_trace(path, ReadOptions()).rows] == ["a"]
+
+
+@pytest.mark.parametrize("delimiter", [";", "|"])
+def test_a_format_says_what_stands_between_its_fields(tmp_path, delimiter):
+    path = tmp_path / "trace"
+    path.write_text(OWN.replace(",", delimiter) + f'"a"{delimiter}0{delimiter}10{delimiter}2\n')
+    chosen = dataclasses.replace(OWN_FORMAT, delimiter=delimiter)
+    (row,) = read_as(chosen, path, ReadOptions()).rows
+    assert (row.job_id, row.duration_s, row.request.gpus) == ("a", 10, 2)
