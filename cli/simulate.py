@@ -31,11 +31,14 @@ def _options(_context: click.Context, _parameter: click.Parameter, pairs: tuple[
     return found
 
 
-def _policies(_context: click.Context, _parameter: click.Parameter, text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(","))
+def _policies(
+    _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
+) -> tuple[str, ...]:
+    """The names of all lists, each once."""
+    names = [name.strip() for text in texts for name in text.split(",")]
     if not all(names):
-        raise click.BadParameter(f"{text!r} holds an empty name; write NAME or NAME,NAME")
-    return names
+        raise click.BadParameter(f"{','.join(texts)!r} holds an empty name; write NAME or NAME,NAME")
+    return tuple(dict.fromkeys(names))
 
 
 @click.command(short_help="Replay a trace through the same decisions.")
@@ -45,10 +48,11 @@ def _policies(_context: click.Context, _parameter: click.Parameter, text: str) -
     "--policy",
     "policies",
     metavar="NAME[,NAME...]",
-    default="best-fit",
-    show_default=True,
+    multiple=True,
+    default=("best-fit",),
+    show_default="best-fit",
     callback=_policies,
-    help="One run each.",
+    help="One run each; repeatable.",
 )
 @click.option("--format", "trace_format", metavar="NAME", help="Recognised from the file unless given.")
 @click.option("--truth", default="additive", show_default=True, help="What makes jobs slow.")
@@ -118,6 +122,8 @@ def _tell(study: Study) -> None:
     """Notices and skipped lines go to stderr, so that stdout is the result alone."""
     for notice in study.notices:
         click.echo(f"note: {notice}", err=True)
+    for rejection in study.rejections():
+        click.echo(f"note: {rejection}", err=True)
     bad_lines = study.trace.bad_lines
     for line in bad_lines[:_SHOWN_BAD_LINES]:
         click.echo(f"skipped: {line}", err=True)

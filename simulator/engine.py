@@ -7,10 +7,12 @@ the residents of a touched GPU are looked at again.
 from __future__ import annotations
 
 import gc
+import re
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from simpy.events import Event as Tick
@@ -44,6 +46,7 @@ Progress = Callable[[int, int], None]
 """Told how many of how many jobs have ended."""
 
 _PROGRESS_STEPS = 200
+_COUNTED = re.compile(r" \([0-9]+\)|; ")
 _ENDED = tuple(ENDED)  # looked through by identity, which is quicker than the hash of an enum
 
 
@@ -69,11 +72,12 @@ class SimulationOptions:
 
 @dataclass(frozen=True, slots=True)
 class SimulationResult:
-    """What came of a run; outcomes stand in the order of submission."""
+    """What came of a run; outcomes stand in the order of submission, ``rejections`` counts jobs by reason."""
 
     metrics: Metrics
     outcomes: list[JobOutcome]
     decision_log: list[str]
+    rejections: Mapping[str, int] = field(default_factory=dict)
 
 
 def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: SimulationOptions) -> SimulationResult:
@@ -98,7 +102,7 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
         wall_s=wall_s,
     )
     metrics = metrics_of(outcomes, cluster.gpu_count * 1000, counters, world.env.now)
-    return SimulationResult(metrics, outcomes, world.decision_log)
+    return SimulationResult(metrics, outcomes, world.decision_log, world.rejections)
 
 
 @contextmanager
@@ -121,6 +125,7 @@ class _World:
         self.env = Environment()
         self.scheduler = Scheduler(policy, options.belief, seed=options.seed, compiled=options.compiled)
         self.decision_log: list[str] = []
+        self.rejections: Counter[str] = Counter()
         self._keep_log = options.keep_decision_log
         self._progress = options.progress
         known = options.known_durations or policy.knows_durations
@@ -293,7 +298,10 @@ class _World:
 
     def _end(self, job_id: str) -> None:
         number = self._sequence[job_id]
-        self._outcomes[number] = self._outcome(self.scheduler.record(job_id), self._running.pop(job_id, None))
+        record = self.scheduler.record(job_id)
+        if record.state is JobState.REJECTED:
+            self.rejections[_main_reason(record.failure)] += 1
+        self._outcomes[number] = self._outcome(record, self._running.pop(job_id, None))
         self.scheduler.forget(job_id)
         self._ended += 1
         if self._progress is not None and self._ended % self._progress_every == 0:
@@ -314,6 +322,11 @@ class _World:
                 run.settle(now_s)
             self._outcomes[self._sequence[record.job.job_id]] = self._outcome(record, run)
         return [outcome for outcome in self._outcomes if outcome is not None]
+
+
+def _main_reason(failure: str) -> str:
+    """What rules out most GPUs, without how many: jobs of one kind are rejected in the same words."""
+    return _COUNTED.split(failure, maxsplit=1)[0]
 
 
 def _never_runnable(row: TraceRow) -> JobOutcome:

@@ -15,7 +15,7 @@ from placement.policies import policy_named
 from simulator.cluster_spec import ClusterSpec, load_cluster
 from simulator.engine import SimulationOptions, SimulationResult, simulate
 from simulator.profiles import profiles_for
-from simulator.traces import ReadOptions, Trace, read_trace
+from simulator.traces import ReadOptions, Trace, format_of, read_trace
 from simulator.traces.fields import flag
 
 DEFAULT_TRACE = Path(__file__).parent / "data" / "default-trace.csv"
@@ -58,6 +58,16 @@ class Study:
     runs: tuple[tuple[str, SimulationResult], ...]
     notices: tuple[str, ...]
 
+    def rejections(self) -> list[str]:
+        """One line per reason for which jobs were rejected, most jobs first; by policy where they differ."""
+        told = [
+            (policy, [f"{_jobs(count)} rejected: {reason}" for reason, count in _by_count(result.rejections)])
+            for policy, result in self.runs
+        ]
+        if all(lines == told[0][1] for _, lines in told):
+            return told[0][1]
+        return [f"{policy}: {line}" for policy, lines in told for line in lines]
+
     def to_dict(self) -> dict[str, Any]:
         """The document that ``-o json`` prints; equal but for wall times when the inputs are equal."""
         return {
@@ -79,6 +89,14 @@ class Study:
         }
 
 
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _by_count(reasons: Mapping[str, int]) -> list[tuple[str, int]]:
+    return sorted(reasons.items(), key=lambda item: (-item[1], item[0]))
+
+
 StudyProgress = Callable[[str, int, int], None]
 """Told the policy and how many of how many jobs have ended under it."""
 
@@ -95,6 +113,8 @@ def run_study(spec: StudySpec, progress: StudyProgress | None = None) -> Study:
     truth = model_named(spec.truth)
     # The same name means an oracle: the policy believes in the very object that makes jobs slow.
     belief = truth if spec.belief == spec.truth else model_named(spec.belief)
+    path = spec.trace if spec.trace is not None else DEFAULT_TRACE
+    trace_format = format_of(path, spec.trace_format)
     if spec.trace is not None and spec.cluster is None:
         raise InvalidInput("cluster: is needed with a trace of your own, for example 64x8xV100-SXM2-32GB")
     cluster = load_cluster(spec.cluster if spec.cluster is not None else DEFAULT_CLUSTER)
@@ -102,9 +122,9 @@ def run_study(spec: StudySpec, progress: StudyProgress | None = None) -> Study:
     known_durations = flag(spec.options.get("known_durations", "false"), "option known_durations")
     profiles_path = Path(spec.options["profiles"]) if "profiles" in spec.options else None
     trace = read_trace(
-        spec.trace if spec.trace is not None else DEFAULT_TRACE,
+        path,
         ReadOptions(spec.skip_bad_lines, spec.limit, reading, spec.data_folder),
-        spec.trace_format,
+        trace_format.name,
     )
     profiles, notices = profiles_for(trace.rows, profiles_path)
     load_s = time.perf_counter() - begun_s

@@ -148,6 +148,42 @@ def test_requests_that_nothing_could_hold_are_rejected_jobs_not_errors(tmp_path,
     assert (metrics["jobs_rejected"], metrics["jobs_completed"]) == (3, 1)
 
 
+def test_rejected_jobs_are_counted_by_reason_on_stderr(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    rows = [f"wide-{n},{n},1,3,1,," for n in range(10)] + ["gang,0,1,1,9,,", "model,0,1,1,1,,H900"]
+    path.write_text("job_id,submit_s,duration_s,gpus,workers,memory_bytes,gpu_model\n" + "\n".join(rows))
+    assert main(["simulate", str(path), *CLUSTER, "--policy", "fifo,srtf", "-o", "json"]) == 0
+    never = "rejected: larger than the cluster could ever hold:"
+    assert capsys.readouterr().err.splitlines() == [
+        f"note: 10 jobs {never} not enough suitable GPUs on the node",
+        f"note: 1 job {never} not enough room for all workers at once",
+        f"note: 1 job {never} other GPU model",
+    ]
+
+
+def test_policies_given_one_by_one_run_each_once(trace, capsys):
+    words = ["--policy", "fifo", "--policy", "srtf,fifo", "-o", "json"]
+    assert main(["simulate", trace, *CLUSTER, *words]) == 0
+    runs = json.loads(capsys.readouterr().out)["runs"]
+    assert [run["policy"] for run in runs] == ["fifo", "srtf"]
+
+
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (["nowhere.csv"], "nowhere.csv: cannot be read: No such file"),
+        (["nowhere.csv", "--format", "philly"], "nowhere.csv: cannot be read: No such file"),
+        (["nowhere.csv", "--format", "swf"], "trace format 'swf' is unknown"),
+        (["nowhere.csv", "--policy", "hope"], "policy 'hope' is unknown"),
+    ],
+)
+def test_what_is_wrong_is_said_before_what_is_missing(words, what, capsys):
+    assert main(["simulate", *words]) == 2
+    printed = capsys.readouterr()
+    assert what in printed.err
+    assert "cluster" not in printed.err
+
+
 def test_generate_then_simulate(tmp_path, capsys):
     path = str(tmp_path / "made.csv.gz")
     assert main(["trace", "generate", path, "--jobs", "50", "--seed", "4", "--arrivals", "diurnal"]) == 0
