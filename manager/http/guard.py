@@ -8,7 +8,10 @@ import json
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-MAX_BODY_BYTES = 8 << 20
+MAX_BODY_BYTES = 1 << 20
+MAX_AGENT_BODY_BYTES = 8 << 20
+"""Agents report thousands of workers at once, and output in large pieces."""
+_AGENT_ROUTES = "/v1/agent/"
 OPEN_PATHS = frozenset({"/healthz"})
 """Everything else needs the token, the description of the interface too."""
 
@@ -30,10 +33,10 @@ class Guard:
             await _refuse(
                 send, 401, "the token is missing or wrong; set COTENANT_TOKEN, or use the endpoint file"
             )
-        elif _stated_length(scope) > MAX_BODY_BYTES:
-            await _refuse(send, 413, f"the request is larger than {MAX_BODY_BYTES} bytes")
+        elif _stated_length(scope) > _limit(scope):
+            await _refuse(send, 413, _too_large(_limit(scope)))
         else:
-            await self._app(scope, _limited(receive), send)
+            await self._app(scope, _limited(receive, _limit(scope)), send)
 
     def _knows_token(self, scope: Scope) -> bool:
         given = [value for name, value in scope["headers"] if name == b"authorization"]
@@ -43,15 +46,23 @@ class Guard:
         return hmac.compare_digest(token.strip(), self._token) and scheme.lower() == b"bearer"
 
 
+def _limit(scope: Scope) -> int:
+    return MAX_AGENT_BODY_BYTES if scope["path"].startswith(_AGENT_ROUTES) else MAX_BODY_BYTES
+
+
+def _too_large(limit: int) -> str:
+    return f"the request is larger than {limit >> 20} MiB; send less at once"
+
+
 def _stated_length(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length":
             # The server has checked that these are digits; a number with very many is too large all the same.
-            return int(value) if len(value) < 20 and value.isdigit() else MAX_BODY_BYTES + 1
+            return int(value) if len(value) < 20 and value.isdigit() else MAX_AGENT_BODY_BYTES + 1
     return 0
 
 
-def _limited(receive: Receive) -> Receive:
+def _limited(receive: Receive, limit: int) -> Receive:
     """Counts what arrives, for bodies that do not state their length."""
     received = 0
 
@@ -59,8 +70,8 @@ def _limited(receive: Receive) -> Receive:
         nonlocal received
         message = await receive()
         received += len(message.get("body", b""))
-        if received > MAX_BODY_BYTES:
-            raise HTTPException(413, f"the request is larger than {MAX_BODY_BYTES} bytes")
+        if received > limit:
+            raise HTTPException(413, _too_large(limit))
         return message
 
     return counting

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from manager.wire.fields import (
     Amount,
+    Body,
     Count,
     Flag,
     GpuUuid,
@@ -33,7 +34,7 @@ Epoch = Annotated[int, Field(strict=True, ge=0, le=MAX_EPOCH)]
 ExitCode = Annotated[int, Field(strict=True, ge=-255, le=255)]
 
 
-class GpuReport(Shape):
+class GpuReport(Body):
     """One GPU of a node."""
 
     uuid: GpuUuid
@@ -41,10 +42,10 @@ class GpuReport(Shape):
     memory_bytes: Annotated[int, Field(strict=True, ge=1, le=1 << 62)] | None = None
 
 
-class NodeReport(Shape):
+class NodeReport(Body):
     """What a node is made of, and which agent speaks for it; None means unlimited or unknown."""
 
-    gpus: Annotated[tuple[GpuReport, ...], Field(max_length=MAX_GPUS_PER_NODE)] = ()
+    gpus: Annotated[tuple[GpuReport, ...], Field(max_length=MAX_GPUS_PER_NODE, fail_fast=True)] = ()
     cpu_milli: Amount | None = None
     ram_bytes: Amount | None = None
     simulated: Flag = False
@@ -96,7 +97,7 @@ class WorkerState(enum.Enum):
     """Gone, but its exit report has not been accepted yet."""
 
 
-class HeldWorker(Shape):
+class HeldWorker(Body):
     """A worker that the agent holds, from the accepted start command to the accepted exit report."""
 
     job_id: Identifier
@@ -105,7 +106,7 @@ class HeldWorker(Shape):
     state: WorkerState
 
 
-class GpuTelemetry(Shape):
+class GpuTelemetry(Body):
     """What a GPU does now; None is not measured."""
 
     gpu_uuid: GpuUuid
@@ -113,13 +114,13 @@ class GpuTelemetry(Shape):
     memory_used_bytes: Amount | None = None
 
 
-class Heartbeat(Shape):
+class Heartbeat(Body):
     """Sign of life of a node; ``epoch`` is the newest that its agent has seen, ``instance`` its id."""
 
     epoch: Epoch = 0
     instance: Identifier | None = None
-    workers: Annotated[tuple[HeldWorker, ...], Field(max_length=100_000)] = ()
-    telemetry: Annotated[tuple[GpuTelemetry, ...], Field(max_length=MAX_GPUS_PER_NODE)] = ()
+    workers: Annotated[tuple[HeldWorker, ...], Field(max_length=100_000, fail_fast=True)] = ()
+    telemetry: Annotated[tuple[GpuTelemetry, ...], Field(max_length=MAX_GPUS_PER_NODE, fail_fast=True)] = ()
 
 
 class CommandKind(enum.Enum):
@@ -167,7 +168,7 @@ class ReportKind(enum.Enum):
     PROGRESS = "progress"
 
 
-class WorkerReport(Shape):
+class WorkerReport(Body):
     """What happened to a worker; the same ``report_id`` is taken once however often it is sent.
 
     ``served_s`` is work of this attempt in solo-equivalent seconds.
@@ -194,13 +195,13 @@ class WorkerReport(Shape):
         return self
 
 
-class ReportBatch(Shape):
+class ReportBatch(Body):
     """Reports in the order in which things happened."""
 
-    reports: Annotated[tuple[WorkerReport, ...], Field(max_length=MAX_REPORTS)]
+    reports: Annotated[tuple[WorkerReport, ...], Field(max_length=MAX_REPORTS, fail_fast=True)]
 
 
-class Ack(Shape):
+class Ack(Body):
     """All commands up to and including ``sequence`` are dealt with: carried out, or ended with a reason."""
 
     sequence: Count

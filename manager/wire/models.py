@@ -10,6 +10,7 @@ from pydantic import Field, model_validator
 from manager.wire.fields import (
     Amount,
     Argument,
+    Body,
     Count,
     Flag,
     GpuUuid,
@@ -20,6 +21,7 @@ from manager.wire.fields import (
     Shape,
     Text,
     VariableName,
+    at_most,
 )
 from placement.lifecycle import JobState
 from placement.model import InvalidSpec, Isolation, Job, JobKind, Mode, Profile, Request, Share
@@ -29,14 +31,14 @@ MASK = "***"
 """What answers show instead of the value of a job's environment variable."""
 
 
-class RequestSpec(Shape):
+class RequestSpec(Body):
     """What one worker asks for; the fields are those of :class:`placement.model.Request`."""
 
     gpus: Annotated[int, Field(strict=True, ge=0, le=1024)] = 1
     memory_bytes: Annotated[int, Field(strict=True, ge=1, le=1 << 62)] | None = None
     compute_milli: Annotated[int, Field(strict=True, ge=1, le=1000)] | None = None
-    gpu_models: Annotated[tuple[ModelName, ...], Field(max_length=64)] = ()
-    modes: Annotated[tuple[Mode, ...], Field(max_length=16)] = ()
+    gpu_models: Annotated[tuple[ModelName, ...], Field(max_length=64, fail_fast=True)] = ()
+    modes: Annotated[tuple[Mode, ...], Field(max_length=16, fail_fast=True)] = ()
     """Modes that are accepted; none means any."""
     mig_profile: ModelName | None = None
     isolation: Isolation = Isolation.NONE
@@ -63,13 +65,13 @@ class RequestSpec(Shape):
         return cls(**fields)
 
 
-class JobSpec(Shape):
+class JobSpec(Body):
     """A submission."""
 
     name: Text = ""
     tenant: Identifier = "default"
-    command: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=10_000)]
-    env: Annotated[dict[VariableName, Argument], Field(max_length=1000)] = Field(default_factory=dict)
+    command: Annotated[tuple[Argument, ...], Field(min_length=1, max_length=10_000, fail_fast=True)]
+    env: Annotated[dict[VariableName, Argument], at_most(1000)] = Field(default_factory=dict)
     workdir: Text | None = None
     workers: Annotated[int, Field(strict=True, ge=1, le=100_000)] = 1
     kind: JobKind = JobKind.TRAINING
@@ -144,14 +146,14 @@ class AssignmentView(Shape):
     shares: tuple[ShareView, ...] = ()
 
 
-class ProfileSpec(Shape):
+class ProfileSpec(Body):
     """What is known of a job on a GPU; None is unknown.
 
     ``steps_per_s`` maps a GPU model, or ``*`` for any, to the solo step rate there.
     """
 
     name: Identifier
-    steps_per_s: Annotated[dict[Text, Rate], Field(max_length=256)] = Field(default_factory=dict)
+    steps_per_s: Annotated[dict[Text, Rate], at_most(256)] = Field(default_factory=dict)
     sm_milli: Milli | None = None
     dram_milli: Milli | None = None
     l2_milli: Milli | None = None

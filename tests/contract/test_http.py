@@ -98,7 +98,9 @@ BAD_SPECS = {
     "zero workers": ({**GOOD, "workers": 0}, "workers"),
     "too many workers": ({**GOOD, "workers": 10**9}, "workers"),
     "time limit": ({**GOOD, "time_limit_s": -1}, "time_limit_s"),
-    "large command": ({"command": ["x" * 100_000] * 20}, "characters"),
+    "many wrong arguments": ({"command": [[]] * 5000}, "command.0: Input should be a valid string"),
+    "many unknown fields": ({**GOOD, **{str(n): 1 for n in range(99)}}, "100 fields are too many"),
+    "many variables": ({**GOOD, "env": {f"A{n}": "" for n in range(1001)}}, "env: 1001 entries"),
     "a list": ([], "request"),
 }
 
@@ -138,6 +140,24 @@ def test_a_body_that_is_no_sound_json_is_refused(idle: Running, body: str | byte
     assert response.status_code == 422
     assert "\n" not in response.json()["error"]
     assert idle.client.jobs() == []
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "limit"),
+    [
+        ("POST", "/v1/jobs", 1 << 20),
+        ("PUT", "/v1/profiles/p", 1 << 20),
+        ("POST", "/v1/agent/nodes/n/reports", 8 << 20),
+    ],
+)
+def test_a_user_sends_at_most_a_mebibyte_and_an_agent_eight(
+    idle: Running, method: str, path: str, limit: int
+) -> None:
+    for size, status in ((limit, 422), (limit + 1, 413)):
+        content = b"{".ljust(size)
+        response = idle.raw(method, path, content=content, headers={"Content-Type": "application/json"})
+        assert response.status_code == status
+    assert response.json() == {"error": f"the request is larger than {limit >> 20} MiB; send less at once"}
 
 
 def test_a_body_that_is_too_large_is_refused_whether_it_says_so_or_not(idle: Running) -> None:
