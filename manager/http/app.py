@@ -14,6 +14,8 @@ from manager.services import Services
 from manager.version import version
 from manager.wire.models import ErrorBody
 
+_REFUSED = "the database refused the last write, as with a full disk; the manager's log says why"
+
 
 def create_app(services: Services) -> FastAPI:
     """The application of one running manager.
@@ -38,8 +40,8 @@ def create_app(services: Services) -> FastAPI:
 
 def _healthz(services: Services) -> Callable[[], Awaitable[dict[str, str]]]:
     async def healthz() -> dict[str, str]:
-        """Whether the manager answers; ``degraded``, and why, while it cannot decide anything."""
-        trouble = services.loop.trouble()
+        """Whether the manager answers; ``degraded``, and why, while it cannot decide or accept anything."""
+        trouble = services.loop.trouble() or (_REFUSED if services.store.database.refuses else "")
         return {"status": "degraded", "reason": trouble} if trouble else {"status": "ok"}
 
     return healthz

@@ -57,11 +57,17 @@ class Database:
         except (ArgumentError, NoSuchModuleError, ImportError) as error:
             raise InvalidInput(f"database URL: {_one_line(error)}") from None
         self._writing = threading.Lock()
+        self._refused = False
 
     @property
     def dialect(self) -> str:
         """The kind of database: ``sqlite``, ``postgresql``, ..."""
         return self.engine.dialect.name
+
+    @property
+    def refuses(self) -> bool:
+        """Whether the last write was refused; of whoever wrote, and until the next one succeeds."""
+        return self._refused
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -70,8 +76,14 @@ class Database:
         Raises:
             StoreFailed: the database refused.
         """
-        with self._writing, _translated(), self.engine.connect() as connection, connection.begin():
-            yield connection
+        with self._writing:
+            try:
+                with _translated(), self.engine.connect() as connection, connection.begin():
+                    yield connection
+            except StoreFailed:
+                self._refused = True
+                raise
+            self._refused = False
 
     @contextmanager
     def read(self) -> Iterator[Connection]:

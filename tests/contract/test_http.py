@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import socket
+import sqlite3
 from collections.abc import Iterator
+from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
@@ -53,6 +55,28 @@ def test_health_says_that_nothing_is_decided_once_the_loop_is_gone(manager: Runn
 
     eventually(lambda: health()["status"] == "degraded")
     assert "loop has ended" in health()["reason"]
+
+
+def test_health_says_that_nothing_is_accepted_until_a_write_succeeds(
+    manager: Running, tmp_path: Path
+) -> None:
+    def refusing(statement: str) -> None:
+        """From outside: the manager itself has written nothing."""
+        with sqlite3.connect(tmp_path / "cotenant.db") as connection:
+            connection.execute(statement)
+        connection.close()
+
+    full = "SELECT RAISE(ABORT, 'database or disk is full')"
+    refusing(f"CREATE TRIGGER full_disk BEFORE INSERT ON jobs BEGIN {full}; END")
+    assert manager.raw("POST", "/v1/jobs", json=GOOD).status_code == 503
+    health = httpx.get(manager.url + "/healthz").json()
+    assert (health["status"], "refused the last write" in health["reason"]) == ("degraded", True)
+    assert manager.raw("POST", "/v1/jobs", json={}).status_code == 422
+    assert manager.raw("POST", "/v1/jobs/job-9/cancel").status_code == 404
+    assert httpx.get(manager.url + "/healthz").json() == health
+    refusing("DROP TRIGGER full_disk")
+    manager.submit()
+    assert httpx.get(manager.url + "/healthz").json() == {"status": "ok"}
 
 
 def test_every_route_is_described_and_asks_for_the_token(idle: Running) -> None:
