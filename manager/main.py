@@ -159,16 +159,24 @@ class Server(uvicorn.Server):
 
 @contextlib.contextmanager
 def _sole_owner(data_dir: Path) -> Iterator[None]:
-    """Hold the data folder; the kernel lets go of it when the process dies, however it dies."""
+    """Hold the data folder; the kernel lets go of it when the process dies, however it dies.
+
+    The lock's file says which process it is, for whoever finds it held.
+    """
     descriptor = os.open(data_dir / "manager.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
+        owner = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
         os.close(descriptor)
+        process = f" (process {owner})" if owner.isdigit() else ""
         raise OperationFailed(
-            f"data folder {data_dir}: another manager is running on it; stop that one first"
+            f"another manager{process} is running on {data_dir}; stop that one first"
         ) from None
     try:
+        with contextlib.suppress(OSError):  # a full disk: the lock holds all the same
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
         os.close(descriptor)

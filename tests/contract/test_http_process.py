@@ -116,7 +116,9 @@ def test_a_second_manager_on_the_same_folder_is_refused(manager: Manager) -> Non
     command = [sys.executable, "-c", PROGRAM, str(second.data_dir), "127.0.0.1:0", "{}"]
     refused = subprocess.run(command, capture_output=True, text=True, timeout=START_S, check=False)
     assert refused.returncode == 1
-    assert "another manager is running on it" in refused.stderr
+    assert manager.process is not None
+    owner = f"another manager (process {manager.process.pid}) is running on {manager.data_dir}"
+    assert f"{owner}; stop that one first" in refused.stderr
 
 
 @pytest.mark.parametrize(

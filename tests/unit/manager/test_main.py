@@ -8,6 +8,7 @@ import pytest
 
 from manager import main
 from manager.settings import DATABASE_URL_VARIABLE, ManagerSettings
+from placement.model import OperationFailed
 
 
 class Assembled(Exception):
@@ -40,3 +41,18 @@ def test_the_searches_are_compiled_before_a_manager_leads(
     with pytest.raises(Assembled):
         main.serve(ManagerSettings(data_dir=tmp_path, listen="127.0.0.1:0"))
     assert done == ["compile", "lead"]
+
+
+@pytest.mark.parametrize("left", [b"", b"99999999999\n", b"\xff" * 40])
+def test_the_lock_tells_its_owner_and_survives_what_a_killed_one_left(tmp_path: Path, left: bytes) -> None:
+    lock = tmp_path / "manager.lock"
+    lock.write_bytes(left)
+    with main._sole_owner(tmp_path):
+        assert lock.read_text() == f"{os.getpid()}\n"
+        with pytest.raises(OperationFailed, match=rf"\(process {os.getpid()}\) is running on"):
+            main._sole_owner(tmp_path).__enter__()
+        lock.write_bytes(b"")
+        with pytest.raises(OperationFailed, match="another manager is running"):
+            main._sole_owner(tmp_path).__enter__()
+    with main._sole_owner(tmp_path):
+        pass
