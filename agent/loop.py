@@ -128,6 +128,9 @@ class Agent:
             except NotFound:
                 self._joined.clear()  # a manager that does not know this node: join again
                 return
+            except StateError:
+                self._contact.trusted = False  # it does not take us for this node: let the fences fall
+                raise
         self._stop.wait(self._heartbeat_s)
 
     def _sign_of_life(self) -> Heartbeat:

@@ -19,6 +19,7 @@ from placement.model import (
     ExitCause,
     NotFound,
     OperationFailed,
+    StateError,
     Unreachable,
 )
 from tests.integration.fake_manager import FakeManager, agent_on, folder_of, start, stop
@@ -121,6 +122,21 @@ def test_a_call_that_succeeds_renews_the_lease_though_all_others_fail(
         manager.failing = {}
         manager.outbox = [stop(2)]
         manager.exit_of("job-1")
+
+
+def test_a_manager_that_refuses_the_agent_renews_no_lease(manager: FakeManager, data_dir: Path) -> None:
+    lease = data_dir / "lease"
+    with agent_on(manager, data_dir):
+        until(lambda: len(manager.beats) > 1, "it has joined")
+        manager.failing["heartbeat"] = StateError("another agent speaks for n")
+        seen = manager.called["heartbeat"]
+        until(lambda: manager.called["heartbeat"] > seen + 1, "it was refused")
+        os.utime(lease, (1.0, 1.0))
+        asked = manager.called["commands"]
+        until(lambda: manager.called["commands"] > asked + 5, "other calls still succeed")
+        assert lease.stat().st_mtime == 1.0
+        manager.failing.clear()
+        until(lambda: lease.stat().st_mtime > 1.0, "it is taken again")
 
 
 def test_what_ended_without_the_agent_is_told_by_the_next_one(manager: FakeManager, data_dir: Path) -> None:
@@ -245,6 +261,7 @@ def test_an_adopted_job_whose_neighbour_ended_meanwhile_gets_its_speed_back(
     os.mkfifo(data_dir / "fifo")
     with agent_on(manager, data_dir):
         until(lambda: speed.exists() and float(speed.read_text()) < 1.0, "they slow each other down")
+        until((folder_of(data_dir, "job-2") / attempt.STARTED).exists, "the neighbour runs")
     (data_dir / "fifo").write_text("go\n")
     until((folder_of(data_dir, "job-2") / attempt.EXIT).exists, "the neighbour has ended")
     with agent_on(manager, data_dir):
