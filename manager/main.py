@@ -39,7 +39,7 @@ _DRAIN_S = 5
 
 
 def serve(settings: ManagerSettings) -> None:
-    """Run a manager until SIGTERM or SIGINT; jobs and agents keep running without it.
+    """Run a manager until SIGTERM or SIGINT; agents keep running without it, and jobs for ``fence_s``.
 
     A killed manager leaves nothing half done: the next one on the same data folder goes on where it was.
 
@@ -62,7 +62,10 @@ def serve(settings: ManagerSettings) -> None:
         finally:
             services.loop.stop()
             services.store.close()
-    log.info("manager ended; jobs keep running")
+    log.info(
+        "manager ended; running jobs go on for up to %g s without a manager, start one before that",
+        settings.fence_s,
+    )
 
 
 def assemble(settings: ManagerSettings) -> Services:

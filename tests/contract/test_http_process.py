@@ -83,7 +83,7 @@ def manager(tmp_path: Path) -> Iterator[Manager]:
 def test_it_ends_at_once_and_without_failure_when_told_even_with_a_long_poll(
     manager: Manager, sig: signal.Signals
 ) -> None:
-    manager.start()
+    manager.start(fence_s=90.5)
     client = manager.client()
     client.register("node-a", NodeReport())
     poll = subprocess.Popen(
@@ -95,6 +95,9 @@ def test_it_ends_at_once_and_without_failure_when_told_even_with_a_long_poll(
     assert manager.end(sig) == 0
     assert time.monotonic() - began_s < 10
     poll.wait(timeout=START_S)
+    assert manager.process is not None
+    assert manager.process.stderr is not None
+    assert "running jobs go on for up to 90.5 s without a manager" in manager.process.stderr.read()
 
 
 POLL = """
