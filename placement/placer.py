@@ -41,8 +41,9 @@ class Placer:
         self._tenants_apart = False
         self._vacated = False
         self._freed: set[int] = set()
+        self._round = 0
         self._hope_rows: list[int] = []
-        self._hope: tuple[int, int, int] | None = None
+        self._hope: tuple[int, int] | None = None
 
     # -- the waiting line ----------------------------------------------------------------------------------
 
@@ -78,6 +79,7 @@ class Placer:
 
         Jobs that would not wait are turned away when their turn comes and they do not fit.
         """
+        self._round += 1
         while True:
             if self._freed:  # by a push-out just now, too: whoever that helps comes before those behind it
                 self._reopen_groups(now_s)
@@ -85,13 +87,14 @@ class Placer:
             if first is None:
                 break
             key, record, group = first
-            if group.hopes and not self._hope_for(group.demand):
+            if group.hope == self._round and not self._hope_for(group.demand):
                 self.line.block(record.job.job_id)
             elif not self._placed(Wish(record, group.demand, key, now_s)):
                 self._wait_or_go(record, now_s, turn_away)
             if self._tenants_apart != bool(self.cluster.isolated_gpus):
                 self._tenants_apart = not self._tenants_apart
                 self.queue_again()
+        self._hope_rows = []
         if self._vacated:
             self._start_claims(now_s)
 
@@ -132,12 +135,12 @@ class Placer:
 
     def _reopen_groups(self, now_s: float) -> None:
         """Groups that what was freed could help are worth another try."""
-        self._hope_rows, self._hope = sorted(self._freed), None
+        self._hope_rows, self._hope = sorted({*self._hope_rows, *self._freed}), None
         self._freed.clear()
         for group in list(self.line.blocked_groups()):
             if self._preemption is None:
                 if self._hope_for(group.demand):
-                    self.line.reopen(group, hopes=True)
+                    self.line.reopen(group, hope=self._round)
                 continue
             key, record = self.line.head_of(group)
             if self._preemption.could_help(Wish(record, group.demand, key, now_s), self._hope_rows):
@@ -145,18 +148,17 @@ class Placer:
 
     def _hope_for(self, demand: Demand) -> bool:
         """Whether what was freed on the way, as far as it is still free, might be what a demand lacked."""
-        if self._hope is None:
-            rows, gpus = self._hope_rows, self.cluster.gpus
-            self._hope = (
-                max(self.cluster.nodes.item(row, k.EMPTIES) for row in rows),
-                int(gpus[rows, :, k.FREE_MILLI].max(initial=0)),
-                int(gpus[rows, :, k.FREE_MEMORY].max(initial=0)),
-            )
-        empties, milli, memory = self._hope
-        self._search.asks_of(demand)
+        if demand.generation != self.cluster.generation:
+            self._search.asks_of(demand)
         if demand.only_whole:
-            return demand.request.gpus <= empties
-        return demand.request.gpus == 0 or (demand.least_milli <= milli and demand.least_memory <= memory)
+            empties = self.cluster.nodes[:, k.EMPTIES]
+            return any(empties.item(row) >= demand.request.gpus for row in self._hope_rows)
+        if self._hope is None:
+            gpus = self.cluster.gpus[self._hope_rows]
+            milli, memory = gpus[:, :, k.FREE_MILLI], gpus[:, :, k.FREE_MEMORY]
+            self._hope = int(milli.max(initial=0)), int(memory.max(initial=0))
+        enough = demand.least_milli <= self._hope[0] and demand.least_memory <= self._hope[1]
+        return enough or demand.request.gpus == 0
 
     def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
         """Account a job for its shares and start it, at once or when those who sit there have left."""

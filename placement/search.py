@@ -22,6 +22,8 @@ from placement.model import Assignment, Isolation, Job, Mode, Profile, Request, 
 from placement.noise import draw
 from placement.policies import ScoreWeights
 
+_SHARING = (Mode.MPS, Mode.TIMESLICE, Mode.MIG)
+
 FEW_NODES = 4
 """Up to so many nodes are scored one by one where there is no compiled kernel."""
 
@@ -194,7 +196,8 @@ class Search:
         return ask
 
     def _refresh(self, ask: Ask, demand: Demand, rows: Any) -> None:
-        judge(ask, demand, self.cluster, self.belief, rows)
+        if len(ask.allowed) < len(self.cluster.neighbourhoods) or ask.mode in _SHARING:
+            judge(ask, demand, self.cluster, self.belief, rows)
         gpus, nodes = self.cluster.gpus, self.cluster.nodes
         start, room = self._tables
         if self._compiled and k.compiled_rescore is not None:

@@ -28,8 +28,8 @@ class Group:
     workers: int
     heap: list[tuple[RankKey, str]] = field(default_factory=list)
     blocked: bool = False
-    hopes: bool = False
-    """Open only because something was freed that might help."""
+    hope: int = 0
+    """The round of deciding in which it was opened only because something was freed that might help, or 0."""
 
 
 class WaitingLine:
@@ -81,9 +81,9 @@ class WaitingLine:
         """Groups that wait for something to be freed."""
         return (group for group in self._groups.values() if group.blocked)
 
-    def reopen(self, group: Group, *, hopes: bool = False) -> None:
-        """Try a group again; with ``hopes`` only because something was freed that might help."""
-        group.blocked, group.hopes = False, hopes
+    def reopen(self, group: Group, *, hope: int = 0) -> None:
+        """Try a group again; with ``hope``, a round, only because something was freed that might help."""
+        group.blocked, group.hope = False, hope
         self._offer(group)
 
     def _offer(self, group: Group) -> None:

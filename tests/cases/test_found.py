@@ -333,6 +333,20 @@ def test_a_gang_takes_time_slices_where_one_mps_server_has_too_few_clients():
     assert len(desk.submit("gang", Request(compute_milli=10, modes=MPS | TIMESLICE), workers=60)) == 60
 
 
+def test_what_was_free_before_is_offered_too_when_something_else_was_freed():
+    # The last in line was told that nothing freed in this step helps it; what did had been free for longer.
+    desk = Desk("fifo", (node("m", f"1x{V100}"), node("n", f"2x{V100}")))
+    desk.submit("alone")
+    for job_id in ("first", "second"):
+        desk.submit(job_id)
+    desk.submit("next")
+    desk.submit("wide", whole(2))
+    desk.submit("last")
+    assert desk.tell(exited("first")) == ["start next.0 n-0"]
+    assert desk.tell(exited("alone")) == []
+    assert desk.tell(exited("second"), exited("next")) == ["start wide.0 n-0,n-1", "start last.0 m-0"]
+
+
 # -- others --------------------------------------------------------------------------------------------------
 
 
