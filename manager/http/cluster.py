@@ -29,13 +29,13 @@ def info(serving: Serving) -> InfoView:
 
 @router.get("/nodes")
 def nodes(serving: Serving) -> list[NodeView]:
-    """All nodes in the order in which they first joined."""
+    """All nodes by node id."""
     return views.node_views(serving)
 
 
 @router.get("/gpus")
 def gpus(serving: Serving) -> list[GpuView]:
-    """All GPUs with the shares on them."""
+    """All GPUs with the shares on them, by node id and slot."""
     return views.gpu_views(serving)
 
 

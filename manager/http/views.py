@@ -151,7 +151,7 @@ def _is_over(record: JobRecord, attempt: int, worker: int) -> bool:
 
 
 def node_views(services: Services) -> list[NodeView]:
-    """All nodes."""
+    """All nodes by node id."""
     workers = services.loop.ask(_workers_by_node)
     return [
         NodeView(
@@ -164,8 +164,12 @@ def node_views(services: Services) -> list[NodeView]:
             workers=workers.get(stored.node.node_id, 0),
             last_seen_s=services.leases.last_seen_s(stored.node.node_id),
         )
-        for stored in services.store.queries.nodes()
+        for stored in _by_id(services)
     ]
+
+
+def _by_id(services: Services) -> list[StoredNode]:
+    return sorted(services.store.queries.nodes(), key=lambda stored: stored.node.node_id)
 
 
 def _workers_by_node(scheduler: Scheduler) -> dict[str, int]:
@@ -178,8 +182,8 @@ def _workers_by_node(scheduler: Scheduler) -> dict[str, int]:
 
 
 def gpu_views(services: Services) -> list[GpuView]:
-    """All GPUs with the shares on them."""
-    nodes = services.store.queries.nodes()
+    """All GPUs with the shares on them, by node id and slot."""
+    nodes = _by_id(services)
     models = gpu_models(nodes)
     held = services.loop.ask(lambda scheduler: _tenancies(scheduler, models))
     return [

@@ -80,6 +80,14 @@ def test_a_listing_shows_only_jobs_that_have_not_ended_or_the_latest(manager: Ru
     assert [job.job_id for job in manager.client.jobs(ended=False, limit=3)] == [jobs[0], jobs[2], jobs[3]]
 
 
+def test_nodes_and_their_gpus_come_by_node_id_whoever_joined_first(manager: Running) -> None:
+    for node_id in ("node-b", "node-c", "node-a"):
+        manager.join("2xV100-SXM2-32GB", node_id)
+    assert [node.node_id for node in manager.client.nodes()] == ["node-a", "node-b", "node-c"]
+    places = [(gpu.node_id, gpu.slot) for gpu in manager.client.gpus()]
+    assert places == [(node_id, slot) for node_id in ("node-a", "node-b", "node-c") for slot in (0, 1)]
+
+
 def test_a_profile_can_be_used_as_soon_as_it_is_accepted(manager: Running) -> None:
     profile = ProfileSpec(name="vision", steps_per_s={"*": 10.0}, sm_milli=500)
     manager.client.put_profile(profile)
