@@ -1,6 +1,6 @@
 """Job profiles from YAML: what the interference models need to know of the jobs that a trace names.
 
-::
+One profile a file, as ``submit --profile`` takes it, a folder of such files, or many in one file::
 
     profiles:
       resnet50-train: {sm_milli: 850, dram_milli: 550, memory: 22Gi, steps_per_s: {"*": 5.2}}
@@ -21,14 +21,22 @@ from simulator.traces.reading import open_text
 SHIPPED = Path(__file__).parent / "data" / "profiles.yaml"
 _CHANNELS = ("sm_milli", "dram_milli", "l2_milli", "pcie_milli")
 _KEYS = frozenset({*_CHANNELS, "memory", "steps_per_s"})
+_ENDINGS = (".yaml", ".yml", ".json")
 
 
 def load_profiles(path: Path) -> tuple[Profile, ...]:
-    """All profiles of a file, in its order.
+    """All profiles of a file, in its order, or of a folder's files, by their names.
 
     Raises:
-        InvalidInput: the file cannot be read, or a profile in it contradicts itself.
+        InvalidInput: a file cannot be read, or a profile in it contradicts itself.
     """
+    if path.is_dir():
+        files = sorted(file for file in path.iterdir() if file.suffix in _ENDINGS)
+        return tuple(profile for file in files for profile in _of_file(file))
+    return _of_file(path)
+
+
+def _of_file(path: Path) -> tuple[Profile, ...]:
     try:
         with open_text(path) as text:
             content = yaml.safe_load(text)
@@ -37,15 +45,24 @@ def load_profiles(path: Path) -> tuple[Profile, ...]:
         raise InvalidSpec(f"{path}:{line}: is not a list of profiles: {error.problem}") from error
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidSpec(f"{path}:1: is not a list of profiles: {error}") from error
-    listed = content.get("profiles") if isinstance(content, dict) else None
-    if not isinstance(listed, dict) or not all(isinstance(fields, dict) for fields in listed.values()):
-        raise InvalidSpec(
-            f"{path}: needs a mapping 'profiles' from names to fields such as {{sm_milli: 850}}"
-        )
+    listed = _listed(path, content)
     try:
         return tuple(_profile(str(name), fields) for name, fields in listed.items())
     except InvalidInput as error:
         raise InvalidSpec(f"{path}: {error}") from error
+
+
+def _listed(path: Path, content: Any) -> Mapping[Any, Mapping[str, Any]]:
+    """The fields of each profile, by its name; a single one may be named after its file."""
+    if isinstance(content, dict) and content and "profiles" not in content:
+        return {content.get("name", path.stem): {key: content[key] for key in content if key != "name"}}
+    listed = content.get("profiles") if isinstance(content, dict) else None
+    if not isinstance(listed, dict) or not all(isinstance(fields, dict) for fields in listed.values()):
+        raise InvalidSpec(
+            f"{path}: needs the fields of one profile such as 'sm_milli: 850', or a mapping 'profiles' from "
+            "names to such fields"
+        )
+    return listed
 
 
 def _profile(name: str, fields: Mapping[str, Any]) -> Profile:
@@ -85,5 +102,6 @@ def profiles_for(rows: Sequence[TraceRow], path: Path | None) -> tuple[tuple[Pro
         return profiles, ()
     shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
     return profiles, (
-        f"{len(missing)} profiles are not in {source.name}; slowdowns next to them are unknown: {shown}",
+        f"not in {source.name}, so that slowdowns next to them are unknown: profile"
+        f"{'' if len(missing) == 1 else 's'} {shown}",
     )
