@@ -8,9 +8,10 @@ from typing import Any
 import click
 
 from cli.connection import endpoint_of, manager_option
+from cli.names import NamingGroup
 
 
-@click.group(invoke_without_command=True, short_help="Run the agent of this node alone.")
+@click.group(cls=NamingGroup, invoke_without_command=True, short_help="Run the agent of this node alone.")
 @manager_option
 @click.option("--node-id", metavar="NAME", help="The node's name.  [default: the machine's]")
 @click.option(

@@ -26,24 +26,30 @@ def cancel(jobs: tuple[str, ...], manager_url: str | None) -> int:
       cotenant cancel job-1
       cotenant cancel $(cotenant queue --tenant vision -o json | jq -r '.[].job_id')
     """  # noqa: D301 - click reads the backspace character
+    from placement.lifecycle import ENDED
     from placement.model import NotFound
 
     missing = 0
     with connect(manager_url) as client:
         for job_id in jobs:
             try:
-                job = client.cancel(job_id)
+                before = client.job(job_id)
+                # Once ended, a job stays as it is: the answer alone would not tell whose cancelling it was.
+                job = before if before.state in ENDED else client.cancel(job_id)
             except NotFound as error:
                 missing += 1
                 click.echo(f"cotenant: {error}", err=True)
                 continue
-            click.echo(_said(job))
+            click.echo(f"{job_id} {_fate(before, job)}")
     return 1 if missing else 0
 
 
-def _said(job: JobView) -> str:
+def _fate(before: JobView, job: JobView) -> str:
+    """What the cancelling came to."""
     from placement.lifecycle import ENDED, JobState
 
-    if job.state in ENDED and job.state is not JobState.CANCELLED:
-        return f"{job.job_id} had ended already: {job.state.value}"
-    return f"{job.job_id} cancelled"
+    if job.state not in ENDED:
+        return "is being cancelled"
+    if before.state in ENDED or job.state is not JobState.CANCELLED:
+        return f"had ended already: {job.state.value}"
+    return "cancelled"

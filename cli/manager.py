@@ -7,8 +7,10 @@ from typing import Any
 
 import click
 
+from cli.names import NamingGroup
 
-@click.group(invoke_without_command=True, short_help="Run the manager alone.")
+
+@click.group(cls=NamingGroup, invoke_without_command=True, short_help="Run the manager alone.")
 @click.option(
     "--listen",
     metavar="HOST:PORT",

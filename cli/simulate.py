@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cli.failures import one_line
+from cli.names import NamingCommand
 from cli.tables import Align, Column, Format, Listing, narrow_output_option, show, show_json
 
 if TYPE_CHECKING:
@@ -41,7 +43,7 @@ def _policies(
     return tuple(dict.fromkeys(names))
 
 
-@click.command(short_help="Replay a trace through the same decisions.")
+@click.command(cls=NamingCommand, short_help="Replay a trace through the same decisions.")
 @click.argument("trace", required=False, type=click.Path(path_type=Path))
 @click.option("--cluster", metavar="SPEC", help="64x8xV100-SXM2-32GB, an openb node CSV, or YAML.")
 @click.option(
@@ -50,7 +52,7 @@ def _policies(
     metavar="NAME[,NAME...]",
     multiple=True,
     default=("best-fit",),
-    show_default="best-fit",
+    show_default=True,
     callback=_policies,
     help="One run each; repeatable.",
 )
@@ -65,7 +67,7 @@ def _policies(
     metavar="KEY=VALUE",
     multiple=True,
     callback=_options,
-    help="known_durations=true, profiles=FILE; openb: departures=true; gavel: throughputs=FILE.",
+    help="known_durations=true, profiles=FILE or folder; openb: departures=true; gavel: throughputs=FILE.",
 )
 @click.option(
     "--data",
@@ -95,6 +97,7 @@ def simulate(output: str, **said: Any) -> None:
     if output == Format.JSON.value:
         show_json(study.to_dict())
     else:
+        click.echo(f"{_headline(study)}\n")
         show(_listing(study), output)
 
 
@@ -120,6 +123,8 @@ def _progress_bar() -> Iterator[StudyProgress | None]:
 
 def _tell(study: Study) -> None:
     """Notices and skipped lines go to stderr, so that stdout is the result alone."""
+    from cli.texts import count_text
+
     for notice in study.notices:
         click.echo(f"note: {notice}", err=True)
     for rejection in study.rejections():
@@ -128,13 +133,25 @@ def _tell(study: Study) -> None:
     for line in bad_lines[:_SHOWN_BAD_LINES]:
         click.echo(f"skipped: {line}", err=True)
     if bad_lines:
-        click.echo(f"note: {len(bad_lines)} lines skipped in all", err=True)
+        click.echo(f"note: {count_text(len(bad_lines), 'line')} skipped in all", err=True)
 
 
 def _number(value: float | None) -> str | None:
     if value is None or isinstance(value, int):
         return None if value is None else f"{value:,}"
     return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.1f}"
+
+
+def _headline(study: Study) -> str:
+    """Which jobs ran where: ``jobs.csv (philly), 3 jobs, on 2x8xT4-16GB: 2 nodes, 16 GPUs; seed 0``."""
+    from cli.texts import count_text
+    from simulator.study import DEFAULT_TRACE
+
+    trace, cluster = study.trace, study.cluster
+    name = "the trace that ships" if trace.path == str(DEFAULT_TRACE) else trace.path
+    size = f"{count_text(len(cluster.nodes), 'node')}, {count_text(cluster.gpu_count, 'GPU')}"
+    jobs = count_text(len(trace.rows), "job")
+    return one_line(f"{name} ({trace.format}), {jobs}, on {cluster.name}: {size}; seed {study.seed}")
 
 
 def _listing(study: Study) -> Listing[str]:

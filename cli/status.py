@@ -75,13 +75,14 @@ def _what(job: JobView) -> Iterator[tuple[str, str | None]]:
 
 
 def _outcome(job: JobView) -> Iterator[tuple[str, str | None]]:
-    from cli.texts import exit_text
+    from cli.texts import count_text, exit_text
 
     if job.step is not None:
         rate = "" if job.steps_per_s is None else f" ({job.steps_per_s:.1f} steps/s)"
         yield "step", f"{job.step}{rate}"
     if job.preemptions or job.retries_used:
-        yield "interruptions", f"{job.preemptions} preemptions, {job.retries_used} of {job.retries} retries"
+        times = count_text(job.preemptions, "preemption")
+        yield "interruptions", f"{times}, {job.retries_used} of {job.retries} retries"
     if job.ended_s is not None:
         yield "exit status", exit_text(job)
     if job.failure:

@@ -54,10 +54,13 @@ class Picture:
 
     def headline(self) -> str:
         """One line: how many of what, and who decides."""
+        from cli.texts import count_text
+
         busy = sum(bool(gpu.tenancies) for gpu in self.gpus)
         waiting = sum(job.state.value == "queued" for job in self.jobs)
         return (
-            f"{len(self.gpus)} GPUs, {busy} in use; {len(self.jobs) - waiting} jobs placed, "
+            f"{count_text(len(self.gpus), 'GPU')}, {busy} in use; "
+            f"{count_text(len(self.jobs) - waiting, 'job')} placed, "
             f"{waiting} waiting; policy {self.info.policy}"
         )
 

@@ -62,8 +62,9 @@ def generate(file: Path, arrivals: str, **said: Any) -> None:
       cotenant trace generate jobs.csv
       cotenant trace generate busy.csv.gz --jobs 50000 --arrivals diurnal --jobs-per-hour 400 --seed 3
     """  # noqa: D301 - click reads the backspace character
+    from cli.texts import count_text
     from simulator.synthetic import Arrivals, SyntheticSpec, write
 
     spec = SyntheticSpec(arrivals=Arrivals(arrivals), **said)
     write(spec, file)
-    click.echo(f"{file}: {spec.jobs} jobs, seed {spec.seed}", err=True)
+    click.echo(f"{file}: {count_text(spec.jobs, 'job')}, seed {spec.seed}", err=True)

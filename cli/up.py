@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.local_cluster import Interrupted, LocalCluster, LocalNode, LocalSettings
+from cli.names import NamingCommand
 from cli.supervisor import StopSignals
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ DEFAULT_FENCE = "120s"
 """The manager's; a test compares them."""
 
 
-@click.command(short_help="Start a manager and a local agent, and keep them running.")
+@click.command(cls=NamingCommand, short_help="Start a manager and a local agent, and keep them running.")
 @click.option(
     "--simulate",
     "simulated",
@@ -186,7 +187,7 @@ def _greet(endpoint: Endpoint, nodes: Sequence[NodeView], client: Client) -> Non
 
 def _say_goodbye(client: Client, signals: StopSignals, go_on_s: float | None) -> None:
     """Say what becomes of the jobs, and end them if the user wants that."""
-    from cli.texts import duration_text
+    from cli.texts import count_text, duration_text
     from placement.model import CotenantError
 
     try:
@@ -194,13 +195,21 @@ def _say_goodbye(client: Client, signals: StopSignals, go_on_s: float | None) ->
         if not live:
             return
         if go_on_s is not None:
+            goes = "goes" if len(live) == 1 else "go"
             click.echo(
-                f"{len(live)} jobs go on for up to {duration_text(go_on_s)}: until then 'cotenant up' takes "
-                "them up again, later they are ended and begin anew (see --fence and --stop-jobs)"
+                f"{count_text(len(live), 'job')} {goes} on for up to {duration_text(go_on_s)}: until then "
+                "'cotenant up' takes up what runs, later it is ended and begins anew (see --fence and "
+                "--stop-jobs)"
             )
             return
-        click.echo(f"ending {len(live)} jobs")
-        end_jobs(client, live, signals)
+        click.echo(
+            f"ending {count_text(len(live), 'job')}: each is asked, and killed after its grace; waiting for "
+            f"up to {duration_text(JOBS_END_WAIT_S)} (Ctrl-C again does not wait)"
+        )
+        if not end_jobs(client, live, signals):
+            click.echo(
+                "cotenant: not all jobs have ended yet; the rest end within the time of --fence", err=True
+            )
     except CotenantError as error:
         click.echo(f"cotenant: the jobs could not be asked for: {error}", err=True)
 

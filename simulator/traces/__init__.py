@@ -68,7 +68,7 @@ def read_trace(path: Path, options: ReadOptions, format_name: str | None = None)
     ]
     if rejected:
         notice = (
-            f"{trace.path}: {len(rejected)} of {len(trace.rows)} jobs have no measured rate and are rejected"
+            f"{trace.path}: rejected for want of a measured rate: {len(rejected)} of {len(trace.rows)} jobs"
         )
         trace = dataclasses.replace(trace, notices=(*trace.notices, notice))
     return trace

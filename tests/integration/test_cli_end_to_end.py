@@ -172,8 +172,9 @@ def test_a_running_job_is_shown_explained_and_cancelled(cotenant):
     assert "holding mps 30%" in why.stdout
     assert "predicted slowdown: " in why.stdout
     assert f"{job_id}" in cotenant("top").stdout
-    assert cotenant("cancel", job_id).stdout == f"{job_id} cancelled\n"
+    assert cotenant("cancel", job_id).stdout == f"{job_id} is being cancelled\n"
     cotenant.reaches(job_id, "cancelled")
+    assert cotenant("cancel", job_id).stdout == f"{job_id} had ended already: cancelled\n"
 
 
 def test_a_waiting_job_says_why_it_waits(cotenant):
@@ -276,8 +277,8 @@ def test_jobs_outlive_up_and_are_taken_up_again(tmp_path):
         job_id = cotenant("submit", "--", "sh", "-c", script).stdout.strip()
         cotenant.reaches(job_id, "running")
         up.send_signal(signal.SIGTERM)
-        said = read_until(up, "jobs go on")
-        assert said.startswith("1 jobs go on for up to 5m00s: ")
+        said = read_until(up, "goes on")
+        assert said.startswith("1 job goes on for up to 5m00s: ")
         assert up.wait(DEADLINE_S) == 0
         assert cotenant("queue").returncode == 3
         flag.touch()

@@ -137,7 +137,11 @@ class FakeClient:
 
     def cancel(self, job_id: str) -> models.JobView:
         view = self.job(job_id)
-        return view if view.state in ENDED else view.model_copy(update={"state": JobState.CANCELLED})
+        if view.state in ENDED:
+            return view
+        # One that runs is asked first.
+        state = JobState.CANCELLED if view.state is JobState.QUEUED else JobState.STOPPING
+        return view.model_copy(update={"state": state})
 
     def explanation(self, job_id: str) -> models.ExplanationView:
         view = self.manager.lives[job_id][-1]

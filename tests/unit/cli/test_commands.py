@@ -129,10 +129,15 @@ def test_a_job_that_does_not_exist_is_a_failure(manager, run, command):
 
 
 def test_cancel_goes_on_after_an_unknown_job(manager, run):
-    manager.hold(RUNNING, FAILED)
-    answer = run("cancel", "nowhere", "j2", "j4")
+    manager.hold(RUNNING, FAILED, job_view("j1"), job_view("j5", state=JobState.CANCELLED))
+    answer = run("cancel", "nowhere", "j1", "j2", "j4", "j5")
     assert answer.status == 1
-    assert answer.out.splitlines() == ["j2 cancelled", "j4 had ended already: failed"]
+    assert answer.out.splitlines() == [
+        "j1 cancelled",
+        "j2 is being cancelled",
+        "j4 had ended already: failed",
+        "j5 had ended already: cancelled",
+    ]
     assert "nowhere" in answer.err
 
 
@@ -245,7 +250,7 @@ def test_top_prints_once_where_there_is_no_terminal(manager, run):
     manager.hold(job_view("j1"), RUNNING, FAILED)
     manager.gpu_views = [_gpu(0)]
     lines = run("top").out.splitlines()
-    assert lines[0] == "1 GPUs, 0 in use; 1 jobs placed, 1 waiting; policy fifo"
+    assert lines[0] == "1 GPU, 0 in use; 1 job placed, 1 waiting; policy fifo"
     assert "j4" not in "".join(lines)
 
 

@@ -71,10 +71,18 @@ def test_the_fence_is_the_managers(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("go_on_s", "words"),
-    [(120.0, "2 jobs go on for up to 2m00s: "), (86400.0, "2 jobs go on for up to 1d00h: ")],
+    ("jobs", "go_on_s", "words"),
+    [
+        (2, 120.0, "2 jobs go on for up to 2m00s: "),
+        (1, 86400.0, "1 job goes on for up to 1d00h: "),
+        (1, None, "ending 1 job: each is asked, and killed after its grace; waiting for up to 1m00s"),
+    ],
 )
-def test_the_goodbye_says_for_how_long_jobs_go_on(manager, capsys, go_on_s, words):
-    manager.hold(job_view("j1"), job_view("j2"), job_view("j3", state=JobState.FAILED))
-    module._say_goodbye(wire_client.Client("http://x", None), StopSignals(), go_on_s)
-    assert capsys.readouterr().out.startswith(words)
+def test_the_goodbye_says_for_how_long_jobs_go_on(manager, capsys, jobs, go_on_s, words):
+    manager.hold(*[job_view(f"j{n}") for n in range(jobs)], job_view("ended", state=JobState.FAILED))
+    signals = StopSignals()
+    signals.hurry.set()
+    module._say_goodbye(wire_client.Client("http://x", None), signals, go_on_s)
+    said = capsys.readouterr()
+    assert said.out.startswith(words)
+    assert ("not all jobs have ended yet" in said.err) == (go_on_s is None)

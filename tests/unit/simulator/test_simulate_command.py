@@ -1,11 +1,16 @@
 """`cotenant simulate` and `cotenant trace generate`, as a user sees them."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from cli.main import main
+from placement import policies
+from placement.interference import MODELS
+from simulator.traces import FORMATS
 
+EXAMPLES = Path(__file__).parents[3] / "examples"
 OWN = "job_id,submit_s,duration_s,gpus,profile\na,0,10,1,\nb,0,20,2,\nc,1,5,1,\n"
 CLUSTER = ("--cluster", "1x2xT4-16GB")
 METRICS = [
@@ -80,8 +85,17 @@ def test_two_runs_print_the_same_bytes_but_for_wall_times(trace, capsys):
 def test_the_default_trace_needs_no_argument_at_all(capsys):
     assert main(["simulate"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].split() == ["METRIC", "BEST-FIT"]
-    assert [line.split()[0] for line in lines[1:]] == METRICS
+    assert lines[0] == (
+        "the trace that ships (cotenant), 1000 jobs, on 8x8xA100-SXM4-80GB: 8 nodes, 64 GPUs; seed 0"
+    )
+    assert lines[2].split() == ["METRIC", "BEST-FIT"]
+    assert [line.split()[0] for line in lines[3:]] == METRICS
+
+
+def test_the_table_names_trace_and_cluster(trace, capsys):
+    assert main(["simulate", trace, *CLUSTER, "--seed", "3"]) == 0
+    first = capsys.readouterr().out.splitlines()[0]
+    assert first == f"{trace} (cotenant), 3 jobs, on 1x2xT4-16GB: 1 node, 2 GPUs; seed 3"
 
 
 def test_skipped_lines_are_counted_and_named_on_stderr(tmp_path, capsys):
@@ -97,7 +111,47 @@ def test_an_undefined_profile_is_told(tmp_path, capsys):
     path = tmp_path / "trace.csv"
     path.write_text(OWN + "d,1,1,1,nobody\n")
     assert main(["simulate", str(path), *CLUSTER, "-o", "json"]) == 0
-    assert "1 profiles are not in profiles.yaml" in capsys.readouterr().err
+    told = "not in profiles.yaml, so that slowdowns next to them are unknown: profile nobody"
+    assert told in capsys.readouterr().err
+
+
+SM = "sm_milli: 450\n"
+PROFILES = {  # files -> the profiles that are found
+    "one, named": ({"a.yaml": "name: wanted\n" + SM}, "a.yaml", True),
+    "one, named after its file": ({"wanted.yaml": SM}, "wanted.yaml", True),
+    "one with another name": ({"wanted.yaml": "name: other\n" + SM}, "wanted.yaml", False),
+    "many in one file": ({"all.yaml": "profiles: {other: {}, wanted: {sm_milli: 450}}\n"}, "all.yaml", True),
+    "a folder": ({"a.yaml": "name: wanted\n" + SM, "b.yml": SM, "README": "no profile"}, ".", True),
+}
+
+
+@pytest.mark.parametrize(("files", "named", "found"), PROFILES.values(), ids=PROFILES)
+def test_profiles_may_be_written_in_each_way(tmp_path, capsys, files, named, found):
+    folder = tmp_path / "profiles"
+    folder.mkdir()
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    path = tmp_path / "trace.csv"
+    path.write_text(OWN + "d,1,1,1,wanted\n")
+    words = ["--option", f"profiles={folder / named}", "-o", "json"]
+    assert main(["simulate", str(path), *CLUSTER, *words]) == 0
+    assert ("unknown" not in capsys.readouterr().err) == found
+
+
+def test_the_profiles_that_ship_as_examples_can_be_simulated(tmp_path, capsys):
+    path = tmp_path / "trace.csv"
+    path.write_text(OWN + "d,1,1,1,resnet50\ne,1,1,1,dlrm\n")
+    words = ["--option", f"profiles={EXAMPLES / 'profiles'}", "-o", "json"]
+    assert main(["simulate", str(path), *CLUSTER, *words]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_the_help_names_what_can_be_chosen(capsys):
+    assert main(["simulate", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    for names in (policies.ORDERS, policies.PLACEMENTS, MODELS, [form.name for form in FORMATS]):
+        assert ", ".join(names) in said
+    assert "A100-SXM4-80GB" in said
 
 
 @pytest.mark.parametrize(

@@ -142,7 +142,7 @@ def test_gavel_jobs_without_a_rate_are_kept_to_be_rejected_and_counted(tmp_path)
     rates.write_text(RATES)
     trace = read(tmp_path, SEVEN.format(steps=1, at=0, scale=4), throughputs=str(rates))
     assert trace.rows[0].duration_by_model_s == {}
-    assert "1 of 1 jobs have no measured rate" in trace.notices[0]
+    assert trace.notices[0].endswith("rejected for want of a measured rate: 1 of 1 jobs")
 
 
 def test_gavel_rates_of_the_other_measurement(tmp_path):

@@ -1,0 +1,40 @@
+"""Commands whose help ends with the names that their options take, plug-ins included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import click
+
+
+class NamingCommand(click.Command):
+    """A command that lists the policies, models, formats and GPU models that it knows, in its help."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the names, then what else the help ends with."""
+        with formatter.section("Names"):
+            formatter.write_dl(list(_names({parameter.name for parameter in self.params})))
+        super().format_epilog(ctx, formatter)
+
+
+class NamingGroup(NamingCommand, click.Group):
+    """The same for a command that has commands below it."""
+
+
+def _names(options: set[str | None]) -> Iterator[tuple[str, str]]:
+    """What a name stands for, and the names, for each kind of name that one of the options takes."""
+    from placement.interference import MODELS
+    from placement.model.hardware import known_gpu_models
+    from placement.policies import ORDERS, PLACEMENTS
+
+    if options & {"policy", "policies"}:
+        yield "orders", ", ".join(ORDERS)
+        yield "placements", f"{', '.join(PLACEMENTS)}; a policy is either, or ORDER+PLACEMENT"
+    if options & {"truth", "belief"}:
+        yield "models", ", ".join(MODELS)
+    if "trace_format" in options:
+        from simulator.traces import FORMATS
+
+        yield "formats", ", ".join(form.name for form in FORMATS)
+    if options & {"cluster", "simulated", "simulate"}:
+        yield "GPU models", ", ".join(known_gpu_models())
