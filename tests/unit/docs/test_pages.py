@@ -6,10 +6,14 @@ import importlib.util
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 
+import click
 import pytest
+
+from cli.main import cli
+from placement.report import Metrics
 
 ROOT = Path(__file__).parents[3]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
@@ -41,6 +45,27 @@ def test_commands_of_the_guide_are_commands():
         named = re.findall(r"^    cotenant ([a-z]+)", page.read_text(encoding="utf-8"), flags=re.MULTILINE)
         assert named
         assert set(named) <= set(COMMANDS)
+
+
+OPTIONS_OF = ("submit", "simulate", "up", "manager")
+
+
+@pytest.mark.parametrize("name", OPTIONS_OF)
+def test_the_guide_knows_every_option(name):
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    options = [option for parameter in command.params for option in parameter.opts if option.startswith("--")]
+    # Those of every command are told once; a switch is shown by the word that turns it off.
+    shown = [option for option in options if option not in ("--output", "--help", "--preemptible")]
+    assert [option for option in shown if not re.search(rf"{option}\b", page)] == []
+
+
+def test_the_guide_defines_every_figure():
+    page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (`.*?) \|", page[page.index("| figure |") :], flags=re.MULTILINE)
+    defined = [name for row in rows for name in re.findall(r"`([a-z0-9_]+)`", row)]
+    assert defined == [field.name for field in fields(Metrics)]
 
 
 def run_python(folder: Path, program: str) -> list[str]:
