@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from cli.names import NamingGroup
+from cli.names import NamingGroup, one_policy
 
 
 @click.group(cls=NamingGroup, invoke_without_command=True, short_help="Run the manager alone.")
@@ -36,7 +36,13 @@ from cli.names import NamingGroup
     help="Holds the token.  [default: 'token' in the data folder, made at the first start]",
 )
 @click.option(
-    "--policy", metavar="NAME", default="backfill", show_default=True, help="Who goes first and where."
+    "--policy",
+    metavar="NAME",
+    multiple=True,
+    callback=one_policy,
+    default=("backfill",),
+    show_default=True,
+    help="Who goes first and where.",
 )
 @click.option(
     "--belief",

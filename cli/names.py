@@ -21,6 +21,15 @@ class NamingGroup(NamingCommand, click.Group):
     """The same for a command that has commands below it."""
 
 
+def one_policy(_context: click.Context, _parameter: click.Parameter, names: tuple[str, ...]) -> str | None:
+    """The policy of an option that `simulate` repeats to compare, and that a manager can have only once."""
+    if len(names) > 1:
+        raise click.BadParameter(
+            f"given {len(names)} times, but one policy decides; combine as ORDER+PLACEMENT"
+        )
+    return names[0] if names else None
+
+
 def _names(options: set[str | None]) -> Iterator[tuple[str, str]]:
     """What a name stands for, and the names, for each kind of name that one of the options takes."""
     from placement.interference import MODELS

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import click
 
 from cli.local_cluster import Interrupted, LocalCluster, LocalNode, LocalSettings
-from cli.names import NamingCommand
+from cli.names import NamingCommand, one_policy
 from cli.supervisor import StopSignals
 
 if TYPE_CHECKING:
@@ -36,7 +36,13 @@ DEFAULT_FENCE = "120s"
     multiple=True,
     help="A simulated node, such as 4xA100-SXM4-80GB; repeatable.  [default: the GPUs of this machine]",
 )
-@click.option("--policy", metavar="NAME", help="Who goes first and where.  [default: the manager's]")
+@click.option(
+    "--policy",
+    metavar="NAME",
+    multiple=True,
+    callback=one_policy,
+    help="Who goes first and where.  [default: the manager's]",
+)
 @click.option(
     "--belief", metavar="MODEL", help="The interference model that decisions use.  [default: the manager's]"
 )
