@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -113,32 +113,38 @@ def run_study(spec: StudySpec, progress: StudyProgress | None = None) -> Study:
     truth = model_named(spec.truth)
     # The same name means an oracle: the policy believes in the very object that makes jobs slow.
     belief = truth if spec.belief == spec.truth else model_named(spec.belief)
-    path = spec.trace if spec.trace is not None else DEFAULT_TRACE
-    trace_format = format_of(path, spec.trace_format)
-    if spec.trace is not None and spec.cluster is None:
-        raise InvalidInput("cluster: is needed with a trace of your own, for example 64x8xV100-SXM2-32GB")
-    cluster = load_cluster(spec.cluster if spec.cluster is not None else DEFAULT_CLUSTER)
+    path, form, cluster = _setting(spec)
     reading = {key: value for key, value in spec.options.items() if key not in OWN_OPTIONS}
     known_durations = flag(spec.options.get("known_durations", "false"), "option known_durations")
     profiles_path = Path(spec.options["profiles"]) if "profiles" in spec.options else None
-    trace = read_trace(
-        path,
-        ReadOptions(spec.skip_bad_lines, spec.limit, reading, spec.data_folder),
-        trace_format.name,
-    )
+    trace = read_trace(path, ReadOptions(spec.skip_bad_lines, spec.limit, reading, spec.data_folder), form)
     profiles, notices = profiles_for(trace.rows, profiles_path)
     load_s = time.perf_counter() - begun_s
+    options = SimulationOptions(
+        spec.policies[0],
+        truth,
+        belief,
+        seed=spec.seed,
+        profiles=profiles,
+        known_durations=known_durations,
+        load_s=load_s,
+    )
     runs = []
     for policy in spec.policies:
-        options = SimulationOptions(
-            policy=policy,
-            truth=truth,
-            belief=belief,
-            seed=spec.seed,
-            profiles=profiles,
-            known_durations=known_durations,
-            load_s=load_s,
-            progress=partial(progress, policy) if progress is not None else None,
-        )
-        runs.append((policy, simulate(trace.rows, cluster, options)))
+        told = partial(progress, policy) if progress is not None else None
+        chosen = replace(options, policy=policy, progress=told)
+        runs.append((policy, simulate(trace.rows, cluster, chosen)))
     return Study(trace, cluster, spec.seed, tuple(runs), (*trace.notices, *notices))
+
+
+def _setting(spec: StudySpec) -> tuple[Path, str, ClusterSpec]:
+    """The trace's file, its format and the cluster; a trace that is wrong is told before a missing cluster.
+
+    Raises:
+        InvalidInput: the file or the format is wrong, or the cluster, or there is none.
+    """
+    path = spec.trace if spec.trace is not None else DEFAULT_TRACE
+    form = format_of(path, spec.trace_format).name
+    if spec.trace is not None and spec.cluster is None:
+        raise InvalidInput("cluster: is needed with a trace of your own, for example 64x8xV100-SXM2-32GB")
+    return path, form, load_cluster(spec.cluster if spec.cluster is not None else DEFAULT_CLUSTER)
