@@ -2,6 +2,8 @@
 
     attempts/NAME/   an attempt from its start command until its exit report is accepted
     done/NAME        an empty file: that attempt is over; a start command that comes again is not done again
+    instance         random id of this agent, the same as long as the folder lasts
+    database         id of the manager's database that these attempts belong to
     epoch            the newest epoch seen
     lease            touched after every contact with the manager; the shims' fences watch it
     lock             held by the one agent that uses this folder
@@ -14,7 +16,9 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import shutil
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +34,7 @@ from placement.model import InvalidInput, OperationFailed
 COMMAND = "command.json"
 MOST_DONE = 10_000
 """How many ended attempts are remembered; commands are only ever repeated until they are acknowledged."""
+_IDENTIFIER = re.compile(r"[A-Za-z0-9._-]{1,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +149,44 @@ class Journal:
         done = sorted(self._done.iterdir(), key=lambda path: path.stat().st_mtime_ns)
         for path in done[:-MOST_DONE]:
             path.unlink(missing_ok=True)
+
+    # Who we are, and whom we belong to
+
+    def instance(self) -> str:
+        """The random id of this agent: two agents with one node id are told apart by it.
+
+        Raises:
+            InvalidInput: it cannot be written down.
+        """
+        found = self._identifier("instance")
+        if found is None:
+            found = uuid.uuid4().hex
+            try:
+                attempt.write_whole(self.data_dir / "instance", f"{found}\n")
+            except OSError as error:
+                raise InvalidInput(
+                    f"data folder {self.data_dir}: cannot be used ({error.strerror})"
+                ) from error
+        return found
+
+    def database_id(self) -> str | None:
+        """The database that the attempts belong to, None before the first welcome."""
+        return self._identifier("database")
+
+    def set_database_id(self, database_id: str) -> None:
+        """Remember whose attempts these are.
+
+        Raises:
+            OSError: no room.
+        """
+        attempt.write_whole(self.data_dir / "database", f"{database_id}\n")
+
+    def _identifier(self, name: str) -> str | None:
+        try:
+            text = (self.data_dir / name).read_text(encoding="ascii").strip()
+        except (OSError, ValueError):
+            return None
+        return text if _IDENTIFIER.fullmatch(text) else None
 
     # Epoch and lease
 

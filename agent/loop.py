@@ -51,6 +51,8 @@ class Agent:
         self._journal = journal
         self._devices = devices
         self._node = devices.node(node_id)
+        self._instance = journal.instance()
+        self._database_id = journal.database_id()
         self._epoch = journal.epoch()
         self._lanes = Lanes(STARTS_AT_ONCE)
         self._executor = Executor(journal, devices, self._lanes)
@@ -95,16 +97,16 @@ class Agent:
 
     def _keep_on(self, step: Callable[[], None], backoff: Backoff) -> None:
         """Repeat a step for ever; after a failure wait, longer each time."""
-        silent = False
+        said: type[CotenantError] | None = None
         while not self._stop.is_set():
             try:
                 step()
                 backoff.reset()
-                silent = False
+                said = None
             except CotenantError as error:
-                if not silent:
+                if said is not type(error):
                     _LOG.warning("%s: %s; trying again", threading.current_thread().name, error)
-                silent = True
+                said = type(error)
                 self._stop.wait(backoff.next_s())
             except Exception:
                 if not self._stop.is_set():
@@ -114,29 +116,42 @@ class Agent:
     # Sign of life
 
     def _beat(self) -> None:
-        if not self._joined.is_set():
-            report = NodeReport.of(self._node, simulated=self._devices.simulated)
-            with self._contact.call():
-                self._welcomed(self._client.register(self._node_id, report))
-            self._joined.set()
-            _LOG.info("joined as %s with %d GPUs", self._node_id, len(self._node.gpus))
-        else:
-            try:
+        try:
+            if not self._joined.is_set():
+                self._join()
+            else:
                 beat = self._sign_of_life()
                 with self._contact.call():
                     self._welcomed(self._client.heartbeat(self._node_id, beat))
-            except NotFound:
-                self._joined.clear()  # a manager that does not know this node: join again
-                return
-            except StateError:
-                self._contact.trusted = False  # it does not take us for this node: let the fences fall
-                raise
+        except NotFound:
+            self._joined.clear()  # a manager that does not know this node: join again
+            return
+        except StateError:
+            # It does not take us for this node: do nothing for it, and let the fences fall.
+            self._contact.trusted = False
+            self._joined.clear()
+            raise
         self._stop.wait(self._heartbeat_s)
+
+    def _join(self) -> None:
+        """Say what the node is made of, and who speaks for it.
+
+        Raises:
+            StateError: another agent does, or the manager's database is not the one of the journal.
+        """
+        report = NodeReport.of(self._node, simulated=self._devices.simulated).model_copy(
+            update={"instance": self._instance, "database_id": self._database_id, "epoch": self._epoch}
+        )
+        with self._contact.call():
+            self._welcomed(self._client.register(self._node_id, report))
+        self._joined.set()
+        _LOG.info("joined as %s with %d GPUs", self._node_id, len(self._node.gpus))
 
     def _sign_of_life(self) -> Heartbeat:
         telemetry = self._telemetry()
         return Heartbeat(
             epoch=self._epoch,
+            instance=self._instance,
             workers=[
                 HeldWorker(job_id=w.key.job_id, attempt=w.key.attempt, worker=w.key.worker, state=w.state())
                 for w in self._executor.workers()
@@ -155,10 +170,26 @@ class Agent:
             return ()
 
     def _welcomed(self, welcome: Welcome) -> None:
+        self._see_database(welcome.database_id)
         self._see_epoch(welcome.epoch)
         self._executor.fence_s = welcome.fence_s
         self._executor.learn(welcome.profiles)
         self._heartbeat_s = min(MOST_BETWEEN_HEARTBEATS_S, welcome.lease_s / HEARTBEATS_PER_LEASE)
+
+    def _see_database(self, database_id: str) -> None:
+        """Belong to the database of the first manager that says which one it has."""
+        if not database_id or database_id == self._database_id:
+            return
+        if self._database_id is not None:
+            raise StateError(
+                f"the manager has database {database_id}, but the attempts in {self._journal.data_dir} "
+                f"belong to {self._database_id}"
+            )
+        try:
+            self._journal.set_database_id(database_id)
+        except OSError as error:
+            raise OperationFailed(f"the manager's database cannot be written down: {error}") from error
+        self._database_id = database_id
 
     def _see_epoch(self, epoch: int) -> None:
         self._contact.trusted = epoch >= self._epoch
@@ -182,6 +213,8 @@ class Agent:
             return
         with self._contact.call():
             commands = self._client.commands(self._node_id, 0, POLL_WAIT_S)
+        if not self._joined.is_set():
+            return  # refused while the poll was under way: these are another agent's
         done = 0
         try:
             for command in commands:

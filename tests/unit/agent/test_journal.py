@@ -246,3 +246,12 @@ def test_a_torn_stop_request_is_shortened_too(tmp_path: Path) -> None:
     (tmp_path / attempt.STOP).write_text("{")
     attempt.request_stop(tmp_path, StopRequest(0.0, "cancelled"))
     assert attempt.read_stop(tmp_path) == StopRequest(0.0, "")
+
+
+def test_an_agents_id_and_its_database_outlast_it(journal: Journal, tmp_path: Path) -> None:
+    instance = journal.instance()
+    assert journal.database_id() is None
+    journal.set_database_id("db-1")
+    later = reopened(journal)
+    assert (later.instance(), later.database_id()) == (instance, "db-1")
+    assert Journal(tmp_path / "other").instance() != instance
