@@ -29,6 +29,9 @@ _LOG = logging.getLogger(__name__)
 CHECK_SHIM_S = 1.0
 """How often a running worker's shim is looked for; it is rarely gone."""
 
+FORGOTTEN = "it has run here before, and how it ended is no longer known"
+"""The answer to a start command that comes again after its end; a manager that has the end keeps that."""
+
 
 @dataclass(slots=True)
 class Worker:
@@ -94,7 +97,14 @@ class Executor:
         an MPS daemon that does not answer must not hold up the commands for other GPUs.
         """
         key = WorkerKey(command.job_id, command.attempt, command.worker)
-        if key in self._workers or self._journal.knows(key):
+        if key in self._workers:
+            return
+        if self._journal.is_over(key):
+            end = _ended_by(EndCause.LOST, FORGOTTEN)
+            with self._lock:
+                self._workers[key] = Worker(key, self._journal.folder(key), command, end)
+            return
+        if self._journal.knows(key):
             return
         worker = Worker(key, self._journal.folder(key), command, check_at_s=math.inf, shares=_shares(command))
         try:
@@ -246,6 +256,25 @@ class Executor:
                 except OSError as error:
                     _LOG.warning("%s: its pace cannot be set: %s", worker.folder.name, error)
 
+    def lives(self) -> bool:
+        """Whether any worker has not ended."""
+        with self._lock:
+            return any(worker.end is None for worker in self._workers.values())
+
+    def start_afresh(self, database_id: str) -> bool:
+        """Belong to another database and forget all workers; False, and nothing is done, if one lives.
+
+        Raises:
+            OSError: no room.
+        """
+        with self._lock:
+            if self.lives():
+                return False
+            old = self._journal.put_away(database_id)
+            self._workers.clear()
+        _LOG.warning("the manager has a new database; attempts of the former one are now in %s", old)
+        return True
+
     # Views
 
     def workers(self) -> list[Worker]:
@@ -271,6 +300,8 @@ class Executor:
 
     def finish(self, worker: Worker) -> None:
         """The manager has the worker's exit report: forget it."""
+        if self._workers.get(worker.key) is not worker:
+            return  # of a former database
         try:
             self._journal.finish(worker.key)
         except OSError as error:

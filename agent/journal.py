@@ -5,6 +5,7 @@
     instance         random id of this agent, the same as long as the folder lasts
     database         id of the manager's database that these attempts belong to
     epoch            the newest epoch seen
+    old-ID.N/        what there was of a former database, put away whole
     lease            touched after every contact with the manager; the shims' fences watch it
     lock             held by the one agent that uses this folder
 
@@ -14,6 +15,7 @@ are sent as long as the folder is there.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import re
@@ -85,7 +87,11 @@ class Journal:
 
     def knows(self, key: WorkerKey) -> bool:
         """Whether this attempt was begun here, or is over."""
-        return self.folder(key).exists() or (self._done / _name(key)).exists()
+        return self.folder(key).exists() or self.is_over(key)
+
+    def is_over(self, key: WorkerKey) -> bool:
+        """Whether this attempt's end was reported and accepted."""
+        return (self._done / _name(key)).exists()
 
     def begin(self, command: AgentCommand, order: Order) -> Path:
         """Store a start command; once this returns it is not forgotten.
@@ -180,6 +186,26 @@ class Journal:
             OSError: no room.
         """
         attempt.write_whole(self.data_dir / "database", f"{database_id}\n")
+
+    def put_away(self, database_id: str) -> Path:
+        """Start afresh for another database, whose job-1 is not ours; returns where the former attempts are.
+
+        The id of the new one is written last: what a crash cuts short is done again.
+
+        Raises:
+            OSError: no room.
+        """
+        base = f"old-{self.database_id()}"
+        number = 1 + sum(path.name.rpartition(".")[0] == base for path in self.data_dir.iterdir())
+        old = self.data_dir / f"{base}.{number}"
+        old.mkdir(mode=0o700)
+        for folder in (self._attempts, self._done):
+            folder.rename(old / folder.name)
+            folder.mkdir(mode=0o700)
+        with contextlib.suppress(FileNotFoundError):
+            (self.data_dir / "epoch").rename(old / "epoch")
+        self.set_database_id(database_id)
+        return old
 
     def _identifier(self, name: str) -> str | None:
         try:

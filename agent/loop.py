@@ -139,9 +139,11 @@ class Agent:
         Raises:
             StateError: another agent does, or the manager's database is not the one of the journal.
         """
-        report = NodeReport.of(self._node, simulated=self._devices.simulated).model_copy(
-            update={"instance": self._instance, "database_id": self._database_id, "epoch": self._epoch}
-        )
+        who: dict[str, object] = {"instance": self._instance}
+        if self._executor.lives():
+            # Without one we may belong to any database.
+            who |= {"database_id": self._database_id, "epoch": self._epoch}
+        report = NodeReport.of(self._node, simulated=self._devices.simulated).model_copy(update=who)
         with self._contact.call():
             self._welcomed(self._client.register(self._node_id, report))
         self._joined.set()
@@ -177,16 +179,19 @@ class Agent:
         self._heartbeat_s = min(MOST_BETWEEN_HEARTBEATS_S, welcome.lease_s / HEARTBEATS_PER_LEASE)
 
     def _see_database(self, database_id: str) -> None:
-        """Belong to the database of the first manager that says which one it has."""
+        """Belong to the database of the manager, to another one than before only if no worker lives."""
         if not database_id or database_id == self._database_id:
             return
-        if self._database_id is not None:
-            raise StateError(
-                f"the manager has database {database_id}, but the attempts in {self._journal.data_dir} "
-                f"belong to {self._database_id}"
-            )
         try:
-            self._journal.set_database_id(database_id)
+            if self._database_id is None:
+                self._journal.set_database_id(database_id)
+            elif self._joined.is_set() or not self._executor.start_afresh(database_id):
+                raise StateError(
+                    f"the manager has database {database_id}, but the attempts in {self._journal.data_dir} "
+                    f"belong to {self._database_id}"
+                )
+            else:
+                self._epoch = 0
         except OSError as error:
             raise OperationFailed(f"the manager's database cannot be written down: {error}") from error
         self._database_id = database_id

@@ -15,7 +15,7 @@ import pytest
 from agent import attempt
 from agent.attempt import EndCause
 from agent.contact import Contact
-from agent.executor import Executor
+from agent.executor import FORGOTTEN, Executor
 from agent.journal import Journal
 from agent.launch import launch
 from agent.simulated import SimulatedDevices
@@ -63,6 +63,8 @@ class PatientManager(FakeManager):
 
     def report(self, node_id: str, reports: Sequence[WorkerReport]) -> None:
         for report in reports:
+            if report.message == FORGOTTEN:
+                continue
             known = self.reports.pop(report.report_id, None)
             if known is not None and report.kind is ReportKind.EXITED:
                 assert known == report

@@ -78,3 +78,38 @@ def test_of_two_agents_of_one_node_the_second_is_refused_and_jobs_run_once(
     assert "joined" not in second.read_text()
     assert second.read_text().count("another agent is running") == 1
     assert list((cluster.root / "second" / "done").iterdir()) == []
+
+
+def new_database(cluster: Cluster) -> None:
+    """Have the manager lose its database, but not its token."""
+    token = cluster.token_file.read_text()
+    cluster.kill("manager")
+    (cluster.root / "manager").rename(cluster.root / "former")
+    (cluster.root / "manager").mkdir(mode=0o700)
+    (cluster.root / "manager" / "token").touch(mode=0o600)
+    (cluster.root / "manager" / "token").write_text(token)
+    cluster.start("manager")
+
+
+def test_jobs_of_a_new_database_are_not_taken_for_those_of_the_former(
+    cluster: Cluster, tmp_path: Path
+) -> None:
+    cluster.kill("manager")
+    cluster.start("manager")  # so that the former epoch is the higher one
+    runs, go = tmp_path / "runs", tmp_path / "go"
+    log = agent(cluster, "agent")
+    assert run(cluster, f"echo former >> {runs}") is JobState.SUCCEEDED
+    with cluster.client() as client:
+        client.submit(shell(f"echo begun >> {runs}; while [ ! -e {go} ]; do sleep 0.05; done"))
+    wait_until(lambda: "begun" in runs.read_text(), 40.0, "a job runs")
+    new_database(cluster)
+    wait_until(lambda: "belongs to database" in log.read_text(), 40.0, "it is refused while its job runs")
+    assert "are now in" not in log.read_text()
+    go.touch()
+    assert run(cluster, f"echo new-1 >> {runs}") is JobState.SUCCEEDED
+    assert run(cluster, f"echo new-2 >> {runs}") is JobState.SUCCEEDED
+    assert runs.read_text().split() == ["former", "begun", "new-1", "new-2"]
+    (old,) = (cluster.root / "agent").glob("old-*")
+    assert {path.name for path in (old / "done").iterdir()} | {
+        path.name for path in (old / "attempts").iterdir()
+    } == {"job-1.1.0", "job-2.1.0"}

@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from agent import attempt
+from agent.attempt import EndCause, Order
+from agent.devices import WorkerKey
 from agent.executor import Executor
 from agent.journal import Journal
 from agent.simulated import SimulatedDevices
-from manager.wire.agent_models import AgentCommand, CommandKind
+from manager.wire.agent_models import AgentCommand, CommandKind, WorkerState
 from manager.wire.models import AssignmentView, ProfileSpec, ShareView
 from placement.model import Mode, OperationFailed
 
@@ -62,3 +64,16 @@ def test_neighbours_of_a_worker_that_could_not_start_get_their_speed_back(
     executor.tend()
     assert speeds == [1.0, pytest.approx(1 / (1 + 1.12 * 0.4), abs=1e-5)]
     assert speed_of(journal, "job-1") == 1.0
+
+
+def test_a_start_of_what_is_over_and_forgotten_is_answered_with_an_end(journal: Journal) -> None:
+    command = start("job-1")
+    journal.begin(command, Order("job-1", 1, 0, ("true",), {}))
+    journal.finish(WorkerKey("job-1", 1, 0))
+    executor = Executor(journal, SimulatedDevices.named("1xA100-SXM4-80GB", "n", "additive"))
+    executor.start(command)
+    (worker,) = executor.workers()
+    assert worker.end is not None
+    assert (worker.end.cause, worker.state()) == (EndCause.LOST, WorkerState.EXITED)
+    executor.finish(worker)
+    assert (executor.workers(), journal.entries()) == ([], [])

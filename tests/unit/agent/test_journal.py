@@ -255,3 +255,19 @@ def test_an_agents_id_and_its_database_outlast_it(journal: Journal, tmp_path: Pa
     later = reopened(journal)
     assert (later.instance(), later.database_id()) == (instance, "db-1")
     assert Journal(tmp_path / "other").instance() != instance
+
+
+def test_attempts_of_a_former_database_are_put_away(journal: Journal) -> None:
+    journal.set_database_id("db-1")
+    journal.set_epoch(7)
+    for round_ in (1, 2):
+        journal.begin(command(), ORDER)
+        journal.finish(KEY)
+        journal.begin(command("job-2"), ORDER)
+        old = journal.put_away("db-1" if round_ == 1 else "db-2")
+        assert old.name == f"old-db-1.{round_}"
+        assert (old / "attempts" / "job-2.1.0" / attempt.ORDER).exists()
+        journal = reopened(journal)
+        assert not journal.knows(KEY)
+        assert (journal.entries(), journal.epoch()) == ([], 0)
+    assert journal.database_id() == "db-2"
