@@ -320,6 +320,14 @@ def take_lock(folder: Path) -> int | None:
     return handle
 
 
+def is_held(folder: Path, lock: int) -> bool:
+    """Whether the lock in the folder still is this one: else somebody removed the folder or emptied it."""
+    try:
+        return os.path.samestat(os.stat(folder / LOCK), os.fstat(lock))
+    except OSError:
+        return False
+
+
 def has_shim(folder: Path) -> bool:
     """Whether a shim looks after this attempt now."""
     try:

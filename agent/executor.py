@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
-from agent import attempt
+from agent import attempt, leftovers
 from agent.attempt import BrokenFile, EndCause, Exit, Order, StopRequest
 from agent.devices import Devices, Tenant, WorkerKey
 from agent.environment import base_environment, job_environment
@@ -176,6 +176,9 @@ class Executor:
             self._lanes.submit(gpus_to_cut(worker.shares), partial(self._launch, worker))
 
     def _launch(self, worker: Worker) -> None:
+        if not worker.folder.is_dir():
+            self._vanished(worker)
+            return
         try:
             self._prepare(worker)
             if worker.end is None:  # it may have been stopped meanwhile
@@ -204,7 +207,19 @@ class Executor:
         env = job_environment(self._base, worker.command, prepared, worker.folder)
         attempt.write_order(worker.folder, replace(order, env=env))
 
+    def _vanished(self, worker: Worker) -> None:
+        """Its folder is gone: whatever it started must be as well, before anybody starts it again.
+
+        It counts as a failure: else a job that removes its own folder would run for ever.
+        """
+        leftovers.kill_marked(str(worker.folder / attempt.PROGRESS))
+        message = f"{worker.folder} was removed; what was left of the job has been killed"
+        self._ended(worker, _ended_by(EndCause.EXITED, message))
+
     def _failed(self, worker: Worker, message: str) -> None:
+        if not worker.folder.is_dir():
+            self._vanished(worker)
+            return
         end = _given_up(worker.folder, _ended_by(EndCause.LAUNCH_FAILED, message))
         if end is None:
             _LOG.warning("%s: %s; trying again", worker.folder.name, message)

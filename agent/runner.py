@@ -34,8 +34,9 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 class Runner:
     """Runs one job to its end."""
 
-    def __init__(self, folder: Path, order: Order) -> None:
+    def __init__(self, folder: Path, order: Order, lock: int) -> None:
         self._folder = folder
+        self._lock = lock
         self._order = order
         self._log = os.open(
             folder / attempt.OUTPUT, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
@@ -155,6 +156,9 @@ class Runner:
         self._look_at_s = 0.0
 
     def _look(self, now_s: float) -> None:
+        if not attempt.is_held(self._folder, self._lock):
+            # Whoever looks for the job now finds none, and may start it again.
+            self._tell(EndCause.EXITED, f"{self._folder} was removed while the job ran", 0.0)
         stop = attempt.read_stop(self._folder)
         if stop is not None:
             self._tell(EndCause.STOPPED, stop.cause, stop.grace_s)

@@ -38,24 +38,39 @@ def look_after(folder: Path, ready: Callable[[str], None]) -> None:
             ready("ok")
             return
         reserve_room(folder)
-        end = _recovered(folder)
-        if end is not None:
-            ready("ok")
-        else:
-            order = attempt.read_order(folder)
-            if order is None:
-                raise attempt.BrokenFile(f"{attempt.ORDER}: is missing")
-            runner = Runner(folder, order)
-            ready("ok")
-            end = _over_before(folder, order) or runner.run()
-    except attempt.BrokenFile as error:
-        end = Exit(EndCause.LAUNCH_FAILED, None, f"cannot start: {error}", time.time())
-        ready("ok")
+        end = _end_of(folder, lock, ready)
     except OSError as error:
         # Without a mark nothing was started: the agent may try again or give up.
         ready(f"no room for logs: {error.strerror} in {folder}")
         return
-    attempt.write_exit(folder, end)
+    if attempt.is_held(folder, lock):  # else the folder was removed, and the agent tells the end
+        attempt.write_exit(folder, end)
+
+
+def _end_of(folder: Path, lock: int, ready: Callable[[str], None]) -> Exit:
+    """The last word on the job, once it has ended."""
+    try:
+        end = _recovered(folder)
+        if end is not None:
+            ready("ok")
+            return end
+        order = attempt.read_order(folder)
+        if order is None:
+            ready("ok")
+            return _emptied(folder)
+        runner = Runner(folder, order, lock)
+        ready("ok")
+        return _over_before(folder, order) or runner.run()
+    except attempt.BrokenFile as error:
+        ready("ok")
+        return Exit(EndCause.LAUNCH_FAILED, None, f"cannot start: {error}", time.time())
+
+
+def _emptied(folder: Path) -> Exit:
+    """The last word on a job whose folder was emptied: the agent never places one without an order."""
+    leftovers.kill_marked(str(folder / attempt.PROGRESS))
+    message = f"the files in {folder} were removed; what was left of the job has been killed"
+    return Exit(EndCause.EXITED, None, message, time.time())
 
 
 def _over_before(folder: Path, order: Order) -> Exit | None:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from agent import attempt, uplink
+from agent import attempt, leftovers, uplink
 from agent.executor import Worker
 from agent.partitioner import Partitioner, Prepared
 from agent.simulated import SimulatedDevices
@@ -28,7 +30,7 @@ from placement.model import (
     Share,
 )
 from tests.integration.fake_manager import SHARE, FakeManager, agent_on, folder_of, start, stop
-from tests.integration.shim_job import until
+from tests.integration.shim_job import made, until
 
 pytestmark = pytest.mark.integration
 
@@ -265,3 +267,29 @@ def test_gpus_that_cannot_be_read_do_not_make_the_node_seem_dead(
     with agent_on(manager, data_dir):
         until(lambda: len(manager.beats) > 1, "it still shows signs of life")
     assert not manager.beats[-1].telemetry
+
+
+@pytest.mark.parametrize("removed", ["", "/*"], ids=["the folder", "what is in it"])
+def test_a_job_whose_folder_is_removed_is_killed_and_that_is_told(
+    manager: FakeManager, data_dir: Path, tmp_path: Path, removed: str
+) -> None:
+    manager.outbox = [
+        start(1, f"(setsid sleep 1000 &) ; echo $$ > {tmp_path}/pid; echo ready; exec sleep 1000")
+    ]
+    with agent_on(manager, data_dir):
+        until(lambda: manager.log("job-1"), "it runs")
+        progress = str(folder_of(data_dir) / attempt.PROGRESS)
+        assert len(leftovers.marked(progress)) == 2
+        subprocess.run(f"rm -rf {folder_of(data_dir)}{removed}", shell=True, check=True)
+        report = manager.exit_of("job-1")
+        assert leftovers.marked(progress) == [], "it goes on"
+    assert (report.cause, report.exit_code) == (ExitCause.EXITED, None)
+    assert "removed; what was left of the job has been killed" in report.message
+
+
+def test_a_job_ends_with_its_folder_even_without_an_agent(tmp_path: Path) -> None:
+    job = made(tmp_path / "attempt").shell("echo ready; exec sleep 1000").start().says("ready")
+    assert job.processes()
+    shutil.rmtree(job.folder)
+    until(lambda: not job.processes(), "it is killed")
+    assert not job.folder.exists()
