@@ -27,7 +27,7 @@ ORDER = "order.json"
 LOCK = "lock"
 """Locked by the shim as long as it lives."""
 STARTING = "starting"
-"""Written before the job is started: what has it is never started again."""
+"""Written before the job is started, with the id of the boot: what has it is never started again."""
 STARTED = "started.json"
 OUTPUT = "output.log"
 PROGRESS = "progress"
@@ -199,6 +199,32 @@ def write_started(folder: Path, started: Started) -> None:
         OSError: no room.
     """
     write_whole(folder / STARTED, json.dumps(asdict(started)))
+
+
+def write_starting(folder: Path) -> None:
+    """Store that the job may have been started from now on.
+
+    Raises:
+        OSError: no room.
+    """
+    write_whole(folder / STARTING, _boot_id())
+
+
+def began_in_this_boot(folder: Path) -> bool:
+    """Whether the machine has not been started again since the job was; False if that is not known."""
+    try:
+        with open_regular(folder / STARTING) as stream:
+            text = stream.read(64).decode("ascii")
+    except (OSError, ValueError):
+        return False
+    return text != "" and text == _boot_id()
+
+
+def _boot_id() -> str:
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except (OSError, ValueError):
+        return ""
 
 
 def read_stop(folder: Path) -> StopRequest | None:

@@ -86,7 +86,7 @@ class Runner:
     def _start(self, output: int) -> str | None:
         command = list(self._order.command)
         try:
-            attempt.write_whole(self._folder / attempt.STARTING, "")
+            attempt.write_starting(self._folder)
         except OSError as error:
             return f"no room for logs: {error.strerror} in {self._folder}"
         try:

@@ -7,12 +7,14 @@ It ends the job when the agent has had no contact with the manager for the fence
 through the folder (:mod:`agent.attempt`).  It needs the standard library alone; it nearly always sleeps.
 
 A job is started at most once: the mark that it was is on disk before the process exists.  A shim that finds
-the mark of another one that died kills what is left of the job and says ``lost``.
+the mark of another one that died kills what is left of the job; it says ``lost`` if the machine went down,
+and that the runner was killed otherwise.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import time
 from collections.abc import Callable
@@ -103,8 +105,12 @@ def _recovered(folder: Path) -> Exit | None:
     if not (folder / attempt.STARTING).exists():
         return None
     leftovers.kill_marked(str(folder / attempt.PROGRESS))
-    message = "the runner of this job died; what was left of the job has been killed"
     size = (folder / attempt.OUTPUT).stat().st_size if (folder / attempt.OUTPUT).exists() else 0
+    if attempt.began_in_this_boot(folder):
+        # A failure like any other: a job that kills its runner is not to be run again for ever.
+        message = "the runner of this job was killed"
+        return Exit(EndCause.EXITED, -signal.SIGKILL, message, time.time(), None, size)
+    message = "the machine went down under this job"
     return Exit(EndCause.LOST, None, message, time.time(), None, size)
 
 

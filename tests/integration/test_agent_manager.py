@@ -188,11 +188,18 @@ def test_jobs_outlive_an_agent_that_is_told_to_end(cluster: Cluster, client: Cli
     assert output(client, job_id) == "ready\ndone\n"
 
 
-def test_a_killed_runner_loses_the_attempt_and_the_job_runs_again(
+def test_a_job_that_kills_its_runner_has_failed_and_is_not_run_again(client: Client, tmp_path: Path) -> None:
+    view = ended(client, shell(f"echo run >> {tmp_path}/runs; kill -9 $PPID; sleep 1000", retries=1))
+    assert (view.state, view.exit_code, view.attempt) == (JobState.FAILED, -9, 2)
+    assert "the runner of this job was killed" in view.failure
+    assert (tmp_path / "runs").read_text() == "run\nrun\n"
+
+
+def test_a_killed_runner_ends_the_attempt_and_the_job_is_retried(
     cluster: Cluster, client: Client, tmp_path: Path
 ) -> None:
     script = f"echo run >> {tmp_path}/runs; echo ready; test $COTENANT_ATTEMPT = 2 || exec sleep 1000"
-    job_id = running(client, shell(script), "ready")
+    job_id = running(client, shell(script, retries=1), "ready")
     (folder,) = cluster.root.glob(f"node-*/attempts/{job_id}.1.0")
     started = attempt.read_started(folder)
     assert started is not None

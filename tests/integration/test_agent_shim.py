@@ -171,10 +171,19 @@ def test_a_killed_shim_takes_the_job_with_it_and_the_next_one_says_so(job: Job) 
     until(lambda: not attempt.has_shim(job.folder), "the shim is gone")
     job.start()
     end = job.end()
-    assert (end.cause, end.exit_code) == (EndCause.LOST, None)
-    assert "runner" in end.message
+    assert (end.cause, end.exit_code) == (EndCause.EXITED, -signal.SIGKILL)
+    assert end.message == "the runner of this job was killed"
     assert marker.read_text() == "run\n"
     until(lambda: not job.processes(), "no process is left")
+
+
+def test_a_job_whose_machine_went_down_is_lost(job: Job) -> None:
+    job.shell("echo ready; exec sleep 1000").start().says("ready")
+    (job.folder / attempt.STARTING).write_text("another-boot")
+    os.kill(job.shim(), signal.SIGKILL)
+    until(lambda: not attempt.has_shim(job.folder), "the shim is gone")
+    end = job.start().end()
+    assert (end.cause, end.exit_code) == (EndCause.LOST, None)
 
 
 def test_a_shim_that_died_before_the_job_was_started_is_simply_followed(job: Job) -> None:
