@@ -81,6 +81,10 @@ class Placer:
         """
         self._round += 1
         while True:
+            if self._tenants_apart != bool(self.cluster.isolated_gpus):
+                # From now on it matters, or no longer does, who asks: the groups are others.
+                self._tenants_apart = not self._tenants_apart
+                self.queue_again()
             if self._freed:  # by a push-out just now, too: whoever that helps comes before those behind it
                 self._reopen_groups(now_s)
             first = self.line.first()
@@ -91,9 +95,6 @@ class Placer:
                 self.line.block(record.job.job_id)
             elif not self._placed(Wish(record, group.demand, key, now_s)):
                 self._wait_or_go(record, now_s, turn_away)
-            if self._tenants_apart != bool(self.cluster.isolated_gpus):
-                self._tenants_apart = not self._tenants_apart
-                self.queue_again()
         self._hope_rows = []
         if self._vacated:
             self._start_claims(now_s)
