@@ -108,9 +108,11 @@ def problems(client: Client, jobs: Iterable[tuple[JobView, Planned]]) -> list[st
         ]
         if planned.status is not None:
             facts += [("exit code", job.exit_code, planned.status), ("attempt", job.attempt, 1)]
-        for worker in range(job.workers):
-            runs = _content(planned.mark, f"{worker}").split()
-            if planned.status is not None or runs:  # what is cancelled early never runs
+        ran = [_content(planned.mark, f"{worker}").split() for worker in range(job.workers)]
+        # A worker of a gang may not have begun when another failed, or a job when it was cancelled.
+        may_not_begin = planned.status is None or (planned.status != 0 and any(ran))
+        for worker, runs in enumerate(ran):
+            if runs or not may_not_begin:
                 facts.append((f"runs of worker {worker}", runs, ["1"]))
                 facts += _output_facts(client, job, worker, planned)
         found += [
