@@ -29,7 +29,9 @@ class Program:
         self, folder: Path, url: str, *more: str, token: str = WRONG, file_bytes: int | None = None
     ) -> None:
         self.folder = folder
-        arguments = ["--manager", url, "--node-id", "lone", "--data-dir", str(folder / "data"), *more]
+        # Each with a name of its own: a second agent of a node is refused while the first one's lease lasts.
+        name = "lone" if file_bytes is None else "cramped"
+        arguments = ["--manager", url, "--node-id", name, "--data-dir", str(folder / "data"), *more]
         with (folder / "messages").open("w") as messages:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "cli", "agent", *arguments],
@@ -84,7 +86,7 @@ def test_a_job_whose_output_finds_no_room_fails_with_that_reason(cluster: Cluste
     program = Program(
         tmp_path, cluster.url, "--simulate", "1xL4-24GB", token=token_of(cluster), file_bytes=300_000
     )
-    program.says("joined as lone with 1 GPUs")
+    program.says("joined as cramped with 1 GPUs")
     with cluster.client() as client:
         spec = JobSpec(command=("yes",), request=RequestSpec(gpu_models=("L4",)))
         job_id = client.submit(spec).job_id
