@@ -121,6 +121,7 @@ class Runner:
         # Handlers rather than SIG_IGN: the job must not inherit ignored signals.
         signal.signal(signal.SIGCHLD, _nothing)
         signal.signal(signal.SIGINT, _nothing)
+        signal.signal(signal.SIGQUIT, _nothing)  # a handler, so that the job gets the default, not "ignored"
         signal.signal(signal.SIGHUP, _nothing)
         signal.signal(signal.SIGTERM, self._told_to_go)
         return reader
