@@ -12,11 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement.model import UnknownName
-
-_COMPUTE_SHIFT = 8
-_MEDIA_SHIFT = 11
-STATES = 1 << 12
-"""An occupancy: memory slices in bits 0-7, compute slices used in bits 8-10, media engine in bit 11."""
+from placement.partition.occupancy import COMPUTE_SHIFT, MEDIA_SHIFT, STATES, Shape, tables, used_compute
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +41,11 @@ class MigGeometry:
         self.memory_slices = memory_slices
         self.profiles = profiles
         self._index = {profile.name: i for i, profile in enumerate(profiles)}
-        self.start, self.room = self._tables()
-        used = (np.arange(STATES) >> _COMPUTE_SHIFT) & 7
+        self.start, self.room = tables(
+            compute_slices,
+            tuple(Shape(p.compute_slices, p.memory_slices, p.starts, p.media) for p in profiles),
+        )
+        used = used_compute(np.arange(STATES, dtype=np.int64))
         self.free_milli: npt.NDArray[np.int32] = (
             (compute_slices - used).clip(0) * 1000 // compute_slices
         ).astype(np.int32)
@@ -72,31 +71,13 @@ class MigGeometry:
         if start not in cut.starts:
             return None
         mask = ((1 << cut.memory_slices) - 1) << start
-        compute = ((state >> _COMPUTE_SHIFT) & 7) + cut.compute_slices
+        compute = ((state >> COMPUTE_SHIFT) & 7) + cut.compute_slices
         if state & mask or compute > self.compute_slices:
             return None
-        if cut.media and state >> _MEDIA_SHIFT:
+        if cut.media and state >> MEDIA_SHIFT:
             return None
-        media = (state >> _MEDIA_SHIFT) | cut.media
-        return (state & 0xFF) | mask | compute << _COMPUTE_SHIFT | media << _MEDIA_SHIFT
-
-    def _choices(self, state: int, profile: int) -> list[tuple[int, int]]:
-        moves = ((start, self.add(state, profile, start)) for start in self.profiles[profile].starts)
-        return [(start, after) for start, after in moves if after is not None]
-
-    def _tables(self) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
-        options = np.array(
-            [sum(len(self._choices(state, p)) for p in range(len(self.profiles))) for state in range(STATES)]
-        )
-        start = np.full((STATES, len(self.profiles)), -1, np.int8)
-        room = np.zeros((STATES, len(self.profiles)), np.int8)
-        for state in range(STATES - 1, -1, -1):
-            for profile in range(len(self.profiles)):
-                choices = self._choices(state, profile)
-                if choices:
-                    start[state, profile] = max(choices, key=lambda c: (options[c[1]], c[0]))[0]
-                    room[state, profile] = 1 + max(room[after, profile] for _, after in choices)
-        return start, room
+        media = (state >> MEDIA_SHIFT) | cut.media
+        return (state & 0xFF) | mask | compute << COMPUTE_SHIFT | media << MEDIA_SHIFT
 
 
 @functools.cache
