@@ -1,0 +1,1 @@
+"""Plans that policies build on: cells, MIG partitions, serving segments, packing scores, trials; all pure."""
