@@ -7,9 +7,6 @@ from dataclasses import dataclass
 from placement.model import WHOLE_GPU_MILLI, Isolation, Mode, Profile, Request, model_matches
 from placement.partition.geometry import MigGeometry, geometry_of
 
-MPS_MAX_CLIENTS = 48
-"""Client limit of one MPS server since Volta (NVIDIA MPS documentation)."""
-
 AUTO_STEP_MILLI = 50
 """Automatic compute shares are rounded up to this step, so that like requests stay alike."""
 
