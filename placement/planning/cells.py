@@ -82,6 +82,7 @@ class Cells:
         self._held: dict[int, str] = {}
         self._guest: dict[int, str] = {}
         self._owned = bytearray(len(self._layout.node))
+        self._visited = bytearray(len(self._layout.node))
         self._holds: dict[str, CellHold] = {}
         self._gpus: list[list[int]] = [[] for _ in self._layout.names]
         for number, node in enumerate(self._layout.node):
@@ -220,7 +221,7 @@ class Cells:
         return min(pieces, key=lambda portion: self._guests(portion, pieces.step))
 
     def _guests(self, start: int, size: int) -> int:
-        return sum(n in self._guest for n in range(start, start + size)) if self._guest else 0
+        return self._visited.count(1, start, start + size)
 
     def _within(self, portion: int, size: int, gpus: int) -> list[int]:
         """Free GPUs of a piece: few guests among them, in a small aligned block, in a full one."""
@@ -266,7 +267,9 @@ class Cells:
     def _occupy(self, holder: str, tenant: str, part: CellPart) -> None:
         numbers = self._numbers(part)
         if part.cell is None:
-            self._guest.update(dict.fromkeys(numbers, holder))
+            for n in numbers:
+                self._guest[n] = holder
+                self._visited[n] = 1
         else:
             private = self._private[tenant]
             start = numbers[0] - numbers[0] % part.cell
@@ -285,6 +288,7 @@ class Cells:
         if part.cell is None:
             for n in numbers:
                 del self._guest[n]
+                self._visited[n] = 0
         else:
             private = self._private[tenant]
             for n in numbers:

@@ -25,6 +25,7 @@ class PrivateCluster:
         self._layout = layout
         self.unbound = Counter({size: count for size, count in quota.items() if count > 0})
         self.used: dict[tuple[int, int], int] = {}
+        self._groups: set[tuple[int, int]] = set()
         self._cell: dict[int, tuple[int, int]] = {}
         self._free: dict[int, int] = {}
         self._by_room: dict[int, list[tuple[int, int]]] = defaultdict(list)
@@ -37,6 +38,8 @@ class PrivateCluster:
         """A cell that was owed has found its place."""
         self.unbound[size] -= 1
         self.used[start, size] = 0
+        if size > self._layout.span:
+            self._groups.add((start, size))
         for portion in self._layout.portions(start, size):
             self._cell[portion] = start, size
             self._enter(portion, self.piece(size))
@@ -45,6 +48,7 @@ class PrivateCluster:
         """An empty cell gives its place back and is owed again."""
         self.unbound[size] += 1
         del self.used[start, size]
+        self._groups.discard((start, size))
         for portion in self._layout.portions(start, size):
             self._leave(portion)
             del self._cell[portion]
@@ -80,11 +84,15 @@ class PrivateCluster:
 
     def home(self, gpus: int, workers: int) -> tuple[int | None, int] | None:
         """The cell (start, size) with the least to spare for all workers; start None: not bound yet."""
-        found: list[tuple[int, int, int]] = []
-        for (start, size), used in self.used.items():
+        found = [
+            (room, *members[0])
+            for room, members in self._by_room.items()
+            if room >= gpus * workers and members and members[0][0] <= self._layout.span
+        ]
+        for start, size in self._groups:
             pieces = (self._free[portion] for portion in self._layout.portions(start, size))
             if sum(free // gpus for free in pieces) >= workers:
-                found.append((size - used, size, start))
+                found.append((size - self.used[start, size], size, start))
         for size in self._owed():
             if size // self.piece(size) * (self.piece(size) // gpus) >= workers:
                 found.append((size, size, -1))
