@@ -8,7 +8,13 @@ from placement.partition.containers import (
     whole_gpu,
     why_not,
 )
-from placement.partition.geometry import MigGeometry, MigProfile, geometry_of, mig_profile_names
+from placement.partition.geometry import (
+    MigGeometry,
+    MigProfile,
+    geometry_of,
+    mig_mode_resets,
+    mig_profile_names,
+)
 from placement.partition.instances import (
     Change,
     Instance,
@@ -28,8 +34,20 @@ from placement.partition.mps import (
     mps_max_clients_in_slice,
 )
 from placement.partition.needs import MODE_ORDER, Need, needs_of
+from placement.partition.transitions import (
+    DEFAULT_COSTS,
+    Price,
+    Prospect,
+    Setup,
+    TransitionCosts,
+    net_gain,
+    repartition,
+    transition,
+    worth,
+)
 
 __all__ = [
+    "DEFAULT_COSTS",
     "MODE_ORDER",
     "MPS_MAX_CLIENTS",
     "MPS_MAX_CLIENTS_BEFORE_VOLTA",
@@ -39,7 +57,11 @@ __all__ = [
     "MigGeometry",
     "MigProfile",
     "Need",
+    "Price",
+    "Prospect",
+    "Setup",
     "Standing",
+    "TransitionCosts",
     "active_thread_percentage",
     "change_for",
     "cheapest_change",
@@ -48,13 +70,18 @@ __all__ = [
     "legal_sets",
     "maximal_sets",
     "mig_instance",
+    "mig_mode_resets",
     "mig_profile_names",
     "mps_max_clients",
     "mps_max_clients_in_slice",
     "needs_of",
+    "net_gain",
+    "repartition",
     "room_for",
     "share_a_fault",
     "state_of",
+    "transition",
     "whole_gpu",
     "why_not",
+    "worth",
 ]

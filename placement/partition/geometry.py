@@ -115,6 +115,12 @@ def geometry_of(gpu_model: str) -> MigGeometry | None:
     return None if entry is None else _geometry(entry)
 
 
+def mig_mode_resets(gpu_model: str) -> bool:
+    """Whether turning MIG on or off resets the GPU: it did until Ampere; a model without MIG never can."""
+    entry = _entries().get(gpu_model)
+    return entry is not None and bool(_table()[entry]["mig_mode_resets"])
+
+
 def mig_profile_names() -> tuple[str, ...]:
     """Every MIG profile of any GPU model, in alphabetical order."""
     return tuple(sorted({profile["name"] for entry in _table() for profile in entry["profiles"]}))
