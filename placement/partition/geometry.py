@@ -33,6 +33,7 @@ class MigGeometry:
     Attributes:
         start: int8 [4096, profiles]: the start slice that keeps most placements possible, -1 where none is.
         room: int8 [4096, profiles]: how many more slices of that profile fit.
+        places: int16 [4096]: at how many places (profile and start) one more slice fits.
         free_milli: int32 [4096]: compute not in any slice, in thousandths of the GPU, rounded down.
     """
 
@@ -41,7 +42,7 @@ class MigGeometry:
         self.memory_slices = memory_slices
         self.profiles = profiles
         self._index = {profile.name: i for i, profile in enumerate(profiles)}
-        self.start, self.room = tables(
+        self.start, self.room, self.places = tables(
             compute_slices,
             tuple(Shape(p.compute_slices, p.memory_slices, p.starts, p.media) for p in profiles),
         )

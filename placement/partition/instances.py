@@ -132,7 +132,7 @@ def cheapest_change(geometry: MigGeometry, present: Sequence[Standing], profile:
     """The cheapest way to one more empty instance of a profile, over all its starts; None if there is none.
 
     Fewest residents moved, then fewest busy instances and fewest instances destroyed; of equals an instance
-    that stands already, then the start that leaves the most room, then the highest.
+    that stands already, then the start that leaves the most places for others, then the highest.
 
     Raises:
         UnknownName, StateError: as :func:`change_for`.
@@ -142,7 +142,7 @@ def cheapest_change(geometry: MigGeometry, present: Sequence[Standing], profile:
     for start in cut.starts:
         change = change_for(geometry, present, [Instance(profile, start)])
         if change is not None:
-            rank = (*_cost(change, present), -_room_after(geometry, present, change), -start)
+            rank = (*_cost(change, present), -_places_after(geometry, present, change), -start)
             if best is None or rank < best[0]:
                 best = rank, change
     return None if best is None else best[1]
@@ -154,10 +154,10 @@ def _cost(change: Change, present: Sequence[Standing]) -> tuple[int, int, int, i
     return change.moved, busy, len(change.destroyed), len(change.created)
 
 
-def _room_after(geometry: MigGeometry, present: Sequence[Standing], change: Change) -> int:
+def _places_after(geometry: MigGeometry, present: Sequence[Standing], change: Change) -> int:
     kept = [s.instance for s in present if s.instance not in change.destroyed]
     state = state_of(geometry, [*kept, *change.created])
-    return 0 if state is None else int(geometry.room[state].sum())
+    return 0 if state is None else int(geometry.places[state])
 
 
 def _least(geometry: MigGeometry, spared: Sequence[Standing], wanted_compute: int) -> list[Standing] | None:

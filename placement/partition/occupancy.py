@@ -30,23 +30,31 @@ def used_compute(states: Ints) -> Ints:
     return (states >> COMPUTE_SHIFT) & 7
 
 
-@functools.cache
-def tables(
-    compute_slices: int, shapes: tuple[Shape, ...]
-) -> tuple[npt.NDArray[np.int8], npt.NDArray[np.int8]]:
-    """The tables ``start`` and ``room`` of a GPU with these profiles, int8 [4096, profiles] each.
+class Tables(NamedTuple):
+    """What an occupancy allows.
 
-    ``start`` keeps the most placements of any profile possible, of equals the highest; -1 where none fits.
+    ``start``: int8 [4096, profiles], the start that keeps the most places, of equals the highest; -1 is none.
+    ``room``: int8 [4096, profiles], how many more of that profile fit.
+    ``places``: int16 [4096], at how many places (profile and start) one more slice fits.
     """
+
+    start: npt.NDArray[np.int8]
+    room: npt.NDArray[np.int8]
+    places: npt.NDArray[np.int16]
+
+
+@functools.cache
+def tables(compute_slices: int, shapes: tuple[Shape, ...]) -> Tables:
+    """The tables of a GPU with these profiles."""
     states: Ints = np.arange(STATES, dtype=np.int64)
     after = [_after(states, compute_slices, shape) for shape in shapes]
-    options = np.sum([(moves >= 0).sum(axis=0) for moves in after], axis=0)
+    places: Ints = np.sum([(moves >= 0).sum(axis=0) for moves in after], axis=0)
     start = np.full((STATES, len(shapes)), -1, np.int8)
     room = np.zeros((STATES, len(shapes)), np.int8)
     for profile, (shape, moves) in enumerate(zip(shapes, after, strict=True)):
-        start[:, profile] = _best_start(shape, moves, options)
+        start[:, profile] = _best_start(shape, moves, places)
         room[:, profile] = _room(moves, states)
-    return start, room
+    return Tables(start, room, places.astype(np.int16))
 
 
 def _after(states: Ints, compute_slices: int, shape: Shape) -> Ints:
@@ -61,9 +69,9 @@ def _after(states: Ints, compute_slices: int, shape: Shape) -> Ints:
     )
 
 
-def _best_start(shape: Shape, moves: Ints, options: Ints) -> Ints:
+def _best_start(shape: Shape, moves: Ints, places: Ints) -> Ints:
     starts: Ints = np.array(shape.starts, dtype=np.int64)
-    worth = np.where(moves >= 0, options[moves] * STATES + starts[:, None], -1)
+    worth = np.where(moves >= 0, places[moves] * STATES + starts[:, None], -1)
     return np.where(worth.max(axis=0) >= 0, starts[worth.argmax(axis=0)], -1)
 
 

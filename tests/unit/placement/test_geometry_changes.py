@@ -21,6 +21,7 @@ from placement.partition import (
     cheapest_change,
     geometry_of,
     legal_sets,
+    state_of,
 )
 
 
@@ -113,6 +114,7 @@ AT_A_START = [
     (SHORT, "2c.2m@0 1c.1m@2=1", "3c.4m@4", "-2c.2m@0 -1c.1m@2 +3c.4m@4 /1"),
     (SHORT, "1c.1m@0! 1c.1m@1=1 1c.1m@2=1", "1c.1m@7", "-1c.1m@1 +1c.1m@7 /1"),
     (SHORT, "1c.1m@0! 2c.2m@2=1!", "1c.1m@7", None),
+    (SHORT, "", "3c.4m@0 1c.1m@7", None),
 ]  # fmt: skip
 
 ANYWHERE = [
@@ -194,6 +196,17 @@ def test_no_cheaper_way_is_found_by_trying_all():
         after = {s.instance for s in present} - {*change.destroyed} | {*change.created}
         assert frozenset(after) in set(sets)
         assert change.moved == sum(s.residents for s in touched)
+
+
+def test_where_there_is_room_the_start_is_the_one_that_keeps_the_most_places():
+    for present in legal_sets(A100):
+        state = state_of(A100, present)
+        assert state is not None
+        for index, cut in enumerate(A100.profiles):
+            start = int(A100.start[state, index])
+            if start >= 0:
+                change = cheapest_change(A100, [Standing(i, residents=1) for i in present], cut.name)
+                assert change == Change(created=(Instance(cut.name, start),)), (present, cut.name)
 
 
 def test_a_view_of_a_gpu_that_cannot_be_right_is_refused():

@@ -206,6 +206,7 @@ def test_the_room_tables_agree_with_the_brute_force(model):
         for index, row in enumerate(facts.rows):
             assert told.room[state, index] == room(standing, row), (sorted(standing), row.name)
             assert int(told.start[state, index]) in (fits(standing, row) or [-1])
+        assert told.places[state] == sum(len(fits(standing, row)) for row in facts.rows)
 
 
 def test_a_slice_of_a_gpu_never_has_more_memory_than_the_gpu():

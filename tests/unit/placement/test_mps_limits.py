@@ -221,6 +221,7 @@ def test_what_a_container_takes(container, held, wanted, reason):
         (V100, "", "ts:1:-", 1000),
         (P100, "mps:500:1", "mps:1:-", 15),
         (V100, "", "all:1000:-", 1),
+        (V100, "", "all:500:-", 1),
         (V100, "mps:100:1", "all:1000:-", 0),
         (SMALL, "", "mps:20:1", 6),
         (SMALL, "mps:40:7", "mps:20:1", 2),
