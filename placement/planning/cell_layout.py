@@ -33,7 +33,7 @@ def powers_of_two(count: int) -> Iterator[int]:
 class CellLayout:
     """The cell hierarchy GPU < pair < quad < ... < node < group of nodes, as arithmetic on numbers.
 
-    HiveD (OSDI'20, section 3) states levels in a file; here they are the powers of two.  A node whose size is
+    HiveD (OSDI'20) states levels in a file; here they are the powers of two.  A node whose size is
     no power of two is cut into its binary parts: a node of 12 into cells of 8 and 4.  ``span`` is the largest
     part of any node.  Cells above ``span`` consist of parts of that size in one rack: a rack of 6 nodes gives
     groups of 4 and 2.  Smaller parts stay outside groups: a cell of one size means the same everywhere.
@@ -97,7 +97,7 @@ class CellLayout:
 
 
 class BuddyCells:
-    """Which cells are free: taken by splitting the lowest larger one, merged on release (HiveD, section 4).
+    """Which cells are free: taken by splitting the lowest larger one, merged on release (HiveD).
 
     The set of free cells follows from the set of taken ones, whatever the order they came in.
     """

@@ -66,7 +66,7 @@ class CellHold:
 class Cells:
     """Who holds which GPUs of one model, and which cell of whom each guaranteed holder lies in.
 
-    HiveD (OSDI'20, sections 3 and 4): a tenant's cells are sizes that it is owed.  A cell is bound to a place
+    HiveD (OSDI'20): a tenant's cells are sizes that it is owed.  A cell is bound to a place
     when its first GPU is used and unbound when its last one is free (late binding); buddy allocation finds
     the place.  As long as ``check_quotas`` accepts the quotas, whatever fits into a tenant's private cluster
     fits here: opportunistic holders give way, and other tenants' cells are never in the way.

@@ -18,7 +18,7 @@ Counts = tuple[int, ...]
 class Goal(enum.Enum):
     """What the best partition has most of.
 
-    SPEED: the sum of the jobs' speeds (MISO, SoCC'22, section 4.3).
+    SPEED: the sum of the jobs' speeds (MISO, SoCC'22).
     LATENCY: the least mean of step time over step time on the whole GPU (the authors' published code).
     """
 
