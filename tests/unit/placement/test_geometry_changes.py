@@ -33,16 +33,13 @@ def geometry(model: str) -> MigGeometry:
 
 A100, A30 = geometry("A100-SXM4-40GB"), geometry("A30-24GB")
 
-# No real GPU has fewer compute slices than memory slices can be filled with: one that does, for the rule.
-SHORT = MigGeometry(
-    3,
-    8,
-    (
-        MigProfile("1c.1m", 1, 1, 1 << 30, tuple(range(8)), media=False),
-        MigProfile("2c.2m", 2, 2, 2 << 30, (0, 2, 4, 6), media=False),
-        MigProfile("3c.4m", 3, 4, 4 << 30, (0, 4), media=False),
-    ),
+# On no real GPU do the compute slices run out before the memory slices: two where they do, for the rule.
+CUTS = (
+    MigProfile("1c.1m", 1, 1, 1 << 30, tuple(range(8)), media=False),
+    MigProfile("2c.2m", 2, 2, 2 << 30, (0, 2, 4, 6), media=False),
+    MigProfile("3c.4m", 3, 4, 4 << 30, (0, 4), media=False),
 )
+SHORT, FOUR = MigGeometry(3, 8, CUTS), MigGeometry(4, 8, CUTS)
 
 
 def instance(text: str) -> Instance:
@@ -115,6 +112,11 @@ AT_A_START = [
     (SHORT, "1c.1m@0! 1c.1m@1=1 1c.1m@2=1", "1c.1m@7", "-1c.1m@1 +1c.1m@7 /1"),
     (SHORT, "1c.1m@0! 2c.2m@2=1!", "1c.1m@7", None),
     (SHORT, "", "3c.4m@0 1c.1m@7", None),
+    (FOUR, "", "3c.4m@0 1c.1m@7", "+3c.4m@0 +1c.1m@7 /0"),
+    (FOUR, "1c.1m@0 1c.1m@1 2c.2m@2", "2c.2m@6", "-2c.2m@2 +2c.2m@6 /0"),
+    (FOUR, "1c.1m@0=1 1c.1m@1=1 2c.2m@2=2", "2c.2m@6", "-2c.2m@2 +2c.2m@6 /2"),
+    (FOUR, "1c.1m@0=1 1c.1m@1=1 2c.2m@2=3", "2c.2m@6", "-1c.1m@0 -1c.1m@1 +2c.2m@6 /2"),
+    (FOUR, "1c.1m@0=2 1c.1m@1 2c.2m@2=2", "2c.2m@6", "-2c.2m@2 +2c.2m@6 /2"),
 ]  # fmt: skip
 
 ANYWHERE = [
@@ -138,6 +140,8 @@ ANYWHERE = [
     (A100, "1g.5gb@0=1 1g.5gb@1=1 3g.20gb@4=1", "3g.20gb", "*3g.20gb@4 /1"),
     # of equals, a busy instance of that profile changes hands
     (A100, "1g.5gb@2=1 1g.5gb@3 2g.10gb@0=2 2g.10gb@4=1 1g.5gb@6=1", "2g.10gb", "*2g.10gb@4 /1"),
+    # of equals, the one that leaves the most places for others
+    (A100, "3g.20gb@0=1 1g.5gb+me@5=1", "2g.10gb", "-3g.20gb@0 +2g.10gb@2 /1"),
     # not ours
     (A100, "3g.20gb@0=1! 3g.20gb@4=5", "2g.10gb", "-3g.20gb@4 +2g.10gb@4 /5"),
     (A100, "3g.20gb@0=1! 3g.20gb@4=5", "7g.40gb", None),
@@ -196,6 +200,15 @@ def test_no_cheaper_way_is_found_by_trying_all():
         after = {s.instance for s in present} - {*change.destroyed} | {*change.created}
         assert frozenset(after) in set(sets)
         assert change.moved == sum(s.residents for s in touched)
+
+
+def test_the_compute_slices_limit_what_stands_even_where_memory_is_left():
+    assert state_of(SHORT, [instance("3c.4m@0"), instance("1c.1m@7")]) is None
+    assert state_of(FOUR, [instance("3c.4m@0"), instance("1c.1m@7")]) == 0b10001111 | 4 << 8
+    for gpu in (SHORT, FOUR):
+        sets = {tuple(sorted(int(i.profile[0]) for i in found)) for found in legal_sets(gpu)}
+        assert max(map(sum, sets)) == gpu.compute_slices
+        assert len(sets) == {3: 7, 4: 11}[gpu.compute_slices]
 
 
 def test_where_there_is_room_the_start_is_the_one_that_keeps_the_most_places():
