@@ -99,8 +99,8 @@ def change_for(
     """The least that must go so that the wanted instances stand empty; None if nothing makes it possible.
 
     What overlaps a wanted instance in memory slices, or holds the media engine that it needs, has to go.  If
-    the compute slices do not suffice even then, others go too: idle ones first, then as few residents, busy
-    instances, instances and compute slices as will do.  A wanted instance that stands already is reused, an
+    the compute slices do not suffice even then, others go too: idle ones first, then as few residents,
+    instances and compute slices as will do.  A wanted instance that stands already is reused, an
     idle one at no cost, a busy one for the price of its residents.
 
     Raises:
@@ -181,13 +181,7 @@ def _least(geometry: MigGeometry, spared: Sequence[Standing], wanted_compute: in
 def _weight(geometry: MigGeometry, choice: Sequence[Standing]) -> tuple[int, ...]:
     compute = _compute(geometry, [s.instance for s in choice])
     starts = sorted(s.instance.start for s in choice)
-    return (
-        sum(s.residents for s in choice),
-        sum(s.residents > 0 for s in choice),
-        len(choice),
-        compute,
-        *starts,
-    )
+    return sum(s.residents for s in choice), len(choice), compute, *starts
 
 
 def _collide(geometry: MigGeometry, one: Instance, other: Instance) -> bool:
