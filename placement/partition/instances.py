@@ -100,8 +100,8 @@ def change_for(
 
     What overlaps a wanted instance in memory slices, or holds the media engine that it needs, has to go.  If
     the compute slices do not suffice even then, others go too: idle ones first, then as few residents,
-    instances and compute slices as will do.  A wanted instance that stands already is reused, an
-    idle one at no cost, a busy one for the price of its residents.
+    instances and compute slices as will do.  A wanted instance that stands already is reused, an idle one at
+    no cost, a busy one for the price of its residents: what shall stay as it is used is not to be wanted.
 
     Raises:
         UnknownName: a profile that this GPU does not have.
