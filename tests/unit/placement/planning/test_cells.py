@@ -122,6 +122,7 @@ def test_a_cell_is_bound_by_its_first_job_and_owed_again_after_its_last():
 def test_guests_use_idle_gpus_outside_cells_first_and_give_way():
     cells = Cells(TWO_NODES, {"t": {8: 1}})
     put(cells, "job", "t", 4)
+    assert cells.find(CellAsk("guest", 2, guaranteed=False)).parts[0].node == "b", "four of a are in a cell"
     assert put(cells, "first", "guest", 8, guaranteed=False).parts == (CellPart("b", tuple(range(8))),)
     assert put(cells, "second", "guest", 2, guaranteed=False).parts == (CellPart("a", (4, 5)),)
     assert put(cells, "third", "guest", 3, guaranteed=False) is None, "two GPUs are idle"

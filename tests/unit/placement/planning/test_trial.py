@@ -49,6 +49,7 @@ def rates(one: float, other: float, at_s: float) -> tuple[Measured, Measured]:
             [Measured("a", 1, 90), Packed(A, B, 100), *rates(9, 9, 100), *rates(0.4, 0.4, 160), Elapsed(160)],
             [Revert("a", "b", 0.8)],
         ),
+        ([Packed(A, B, 0), *rates(0.4, 0.4, 60), *rates(9, 9, 30), Elapsed(60)], [Revert("a", "b", 0.8)]),
         # A pair that passed is measured again; it is told once that it may stay.
         (
             [Packed(A, B, 0), *rates(0.6, 0.6, 60), Elapsed(60), *rates(0.7, 0.7, 120), Elapsed(120)],
