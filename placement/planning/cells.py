@@ -192,16 +192,15 @@ class Cells:
         home = private.home(ask.gpus, ask.workers) if ask.workers > 1 else None
         for _ in range(ask.workers):
             if home is None:
-                spot = private.best(ask.gpus)
+                spot = self._best(private, ask.gpus)
             elif home[0] is None:
-                spot = Spot(None, home[1])
+                spot = self._located(Spot(None, home[1]))
             else:
                 spot = private.best_in(home[0], home[1], ask.gpus)
-            portion = None if spot is None else self._located(spot)
-            if spot is None or portion is None:
+            if spot is None or spot.portion is None:
                 return False
             size = private.piece(spot.cell_size)
-            numbers = self._within(portion, size, ask.gpus)
+            numbers = self._within(spot.portion, size, ask.gpus)
             part = self._part(numbers, spot.cell_size)
             self._occupy("", ask.tenant, part)
             parts.append(part)
@@ -209,16 +208,27 @@ class Cells:
                 home = (numbers[0] - numbers[0] % home[1], home[1])
         return True
 
-    def _located(self, spot: Spot) -> int | None:
-        """The first GPU number of a spot; a cell not bound yet gives its piece with the fewest guests."""
+    def _best(self, private: PrivateCluster, gpus: int) -> Spot | None:
+        """The best spot that has a place; all have one unless GPUs were lost or too much is promised."""
+        nowhere: set[int] = set()
+        while (spot := private.best(gpus, nowhere)) is not None:
+            found = self._located(spot)
+            if found is not None:
+                return found
+            nowhere.add(spot.cell_size)
+        return None
+
+    def _located(self, spot: Spot) -> Spot | None:
+        """The spot with a place; a cell that has none yet gets its piece with the fewest guests."""
         if spot.portion is not None:
-            return spot.portion
+            return spot
         start = self._buddy.take(spot.cell_size, self._guests)
         if start is None:
             return None
         self._buddy.release(start, spot.cell_size)
         pieces = self._layout.portions(start, spot.cell_size)
-        return min(pieces, key=lambda portion: self._guests(portion, pieces.step))
+        portion = min(pieces, key=lambda portion: self._guests(portion, pieces.step))
+        return Spot(portion, spot.cell_size)
 
     def _guests(self, start: int, size: int) -> int:
         return self._visited.count(1, start, start + size)

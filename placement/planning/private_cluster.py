@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from placement.planning.cell_layout import CellLayout
@@ -68,10 +68,14 @@ class PrivateCluster:
         del rooms[bisect.bisect_left(rooms, (self._cell[portion][1], portion))]
         return free
 
-    def best(self, gpus: int) -> Spot | None:
-        """The spot that this many GPUs fill best: bound before unbound, small cells before large ones."""
+    def best(self, gpus: int, without: Collection[int] = ()) -> Spot | None:
+        """The spot that this many GPUs fill best: bound before unbound, small cells before large ones.
+
+        Unbound cells of the sizes ``without`` have no place just now.
+        """
         room = min((room for room, found in self._by_room.items() if found and room >= gpus), default=None)
-        owed = [(self.piece(size), size) for size in self._owed() if self.piece(size) >= gpus]
+        sizes = (size for size in self._owed() if size not in without)
+        owed = [(self.piece(size), size) for size in sizes if self.piece(size) >= gpus]
         if room is not None and (not owed or room <= min(owed)[0]):
             size, portion = self._by_room[room][0]
             return Spot(portion, size)

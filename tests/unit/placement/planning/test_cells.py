@@ -160,6 +160,13 @@ def test_lost_nodes_leave_cells_without_a_place():
     assert smaller.find(CellAsk("t", 8)) is not None
 
 
+def test_a_bound_cell_serves_while_a_better_one_has_no_place():
+    cells = Cells(CellPool({"a": 8}), {"t": {8: 1, 4: 1}})
+    cells.take(CellHold("old", "t", (CellPart("a", (0,), 8),)))
+    assert cells.unbacked() == {4: 1}
+    assert put(cells, "new", "t", 4).parts == (CellPart("a", (4, 5, 6, 7), 8),)
+
+
 def test_gpus_without_a_written_cell_are_adopted_if_one_can_be_there():
     cells = Cells(TWO_NODES, {"t": {4: 1, 2: 1}})
     for holder, slots, cell in (("x", (0, 1), 2), ("y", (4, 5), 4), ("z", (6,), 4), ("w", (2,), None)):
