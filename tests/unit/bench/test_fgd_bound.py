@@ -43,6 +43,8 @@ def nodes(count: int = 1, gpus: int = 1, model: str = "T4", cpu_milli: int = 100
         (nodes(2, gpus=4), [pod(cpu_milli=51, gpu_milli=500)] * 9, 1000),
         (nodes(2, gpus=4), [pod(cpu_milli=101)] * 9, 0),
         (nodes(2, gpus=4), [pod(memory_mib=40)] * 9, 5000),
+        # The CPU that the large pod leaves is enough for 40/45 of a small one.
+        (nodes(1, gpus=4), [pod(2, cpu_milli=60)] + [pod(cpu_milli=45)] * 2, 2889),
     ],
 )
 def test_plain_cases(cluster, pods, expected_milli):
