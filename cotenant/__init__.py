@@ -22,10 +22,14 @@ if TYPE_CHECKING:
     from placement.interference import Prediction as Prediction
     from placement.interference import Resident as Resident
     from placement.model import Job as Job
+    from placement.policies import Offer as Offer
     from placement.policies import OrderPolicy as OrderPolicy
-    from placement.policies import PlacementPolicy as PlacementPolicy
+    from placement.policies import Placement as Placement
     from placement.policies import Policy as Policy
-    from placement.policies import ScoreWeights as ScoreWeights
+    from placement.policies import larger as larger
+    from placement.policies import level as level
+    from placement.policies import smaller as smaller
+    from placement.policies import where as where
 
     __version__: str
 
@@ -34,18 +38,22 @@ _HOMES = {
     "InterferenceModel": "placement.interference",
     "Job": "placement.model",
     "JobSpec": "manager.wire.models",
+    "Offer": "placement.policies",
     "OrderPolicy": "placement.policies",
-    "PlacementPolicy": "placement.policies",
+    "Placement": "placement.policies",
     "Policy": "placement.policies",
     "Prediction": "placement.interference",
     "RequestSpec": "manager.wire.models",
     "Resident": "placement.interference",
-    "ScoreWeights": "placement.policies",
     "find_manager": "manager.wire.discovery",
+    "larger": "placement.policies",
+    "level": "placement.policies",
     "register_model": "cotenant.plugins",
     "register_policy": "cotenant.plugins",
     "report_progress": "cotenant.progress",
     "simulate": "cotenant.simulation",
+    "smaller": "placement.policies",
+    "where": "placement.policies",
 }
 """Each name and the module that defines it."""
 
@@ -54,19 +62,23 @@ __all__ = [
     "InterferenceModel",
     "Job",
     "JobSpec",
+    "Offer",
     "OrderPolicy",
-    "PlacementPolicy",
+    "Placement",
     "Policy",
     "Prediction",
     "RequestSpec",
     "Resident",
-    "ScoreWeights",
     "__version__",
     "find_manager",
+    "larger",
+    "level",
     "register_model",
     "register_policy",
     "report_progress",
     "simulate",
+    "smaller",
+    "where",
 ]
 
 

@@ -12,7 +12,7 @@ from importlib.metadata import EntryPoint, entry_points
 from placement import policies
 from placement.interference import MODELS, InterferenceModel
 from placement.model import CotenantError, InvalidSpec, OperationFailed
-from placement.policies import OrderPolicy, PlacementPolicy
+from placement.policies import OrderPolicy, Placement
 
 ORDERS = "cotenant.orders"
 PLACEMENTS = "cotenant.placements"
@@ -26,7 +26,7 @@ def register_policy(
     name: str,
     *,
     order: Callable[[], OrderPolicy] | None = None,
-    placement: Callable[[], PlacementPolicy] | None = None,
+    placement: Callable[[], Placement] | None = None,
 ) -> None:
     """Add an order of jobs or a preference among places under a new name.
 

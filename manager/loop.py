@@ -33,6 +33,7 @@ from placement.model import (
     NodeLost,
     OperationFailed,
 )
+from placement.options import Options
 from placement.policies import policy_named
 from placement.scheduler import Scheduler, Snapshot, Step
 
@@ -71,7 +72,7 @@ class CoreSettings:
             decisions=image.decisions,
         )
         scheduler = Scheduler.restore(
-            policy_named(self.policy), model_named(self.belief), snapshot, seed=self.seed
+            policy_named(self.policy), model_named(self.belief), snapshot, Options(seed=self.seed)
         )
         scheduler.explain_placements()
         return scheduler

@@ -27,8 +27,9 @@ from manager.services import Services
 from manager.settings import ManagerSettings, load_token, prepare_data_dir
 from manager.store import Store
 from manager.wire.discovery import write_endpoint
-from placement.kernels import compile_kernels
+from placement.engine import compile_kernels
 from placement.model import CotenantError, OperationFailed
+from placement.policies import policy_named
 
 __all__ = ["ManagerSettings", "assemble", "serve"]
 
@@ -52,7 +53,8 @@ def serve(settings: ManagerSettings) -> None:
     prepare_data_dir(settings.data_dir)
     _log_to_stderr()
     with _sole_owner(settings.data_dir), _listening(settings) as (listener, url):
-        compile_kernels()  # before it leads: no decision, and no lease, waits for a compiler
+        # Before it leads: no decision, and no lease, waits for a compiler.
+        compile_kernels(policy_named(settings.policy).placement)
         services = assemble(settings)
         try:
             if settings.token is None:

@@ -1,4 +1,4 @@
-"""A request compiled against the cluster: one Ask per sharing mode that would do."""
+"""A request compiled against the cluster: what would do, mode by mode and kind by kind of GPU."""
 
 from __future__ import annotations
 
@@ -8,147 +8,189 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placement import kernels as k
-from placement.cluster import MODE_CODE, Cluster
-from placement.interference import InterferenceModel, Resident
-from placement.kernels import Ints
+from placement import columns as k
+from placement.cluster import Cluster
+from placement.columns import Ints
+from placement.interference import InterferenceModel, Resident, coupling_of
 from placement.model import Isolation, Mode, Profile, Request
 from placement.neighbourhood import Neighbour
-from placement.partition import MODE_ORDER, Need, needs_of
-from placement.policies import ScoreWeights
-from placement.promises import broken_promise
+from placement.partition import MODE_ORDER, Need, mps_max_clients, needs_of
+from placement.policies import Placement
 
 SLICE_ROUNDING = 7
 """Seven slices of a GPU, each rounded down to a thousandth, are at most so many thousandths short."""
 
-UNJUDGED = -1
-"""Verdict on a neighbourhood that nobody has looked at yet, or where nothing is promised."""
+MODE_STEP = 1 << 54
+"""Lies between the modes of policies that do not weigh them; more than any score."""
+
+OPENING_MS = {Mode.MPS: 1_000, Mode.TIMESLICE: 0, Mode.MIG: 4_000, Mode.EXCLUSIVE: 0}
+"""Time until an empty GPU serves in a mode; MIG as MISO measured it (SoCC'22, section 5.1)."""
 
 
 @dataclass(slots=True)
-class Ask:
-    """One mode of one demand: the arrays that kernels read, and the row of scores that they keep.
+class Crowd:
+    """How many live jobs ask for the same."""
 
-    ``out[0]`` is the score and ``out[1]`` the workers that fit, per node; ``workers`` is the latter's sum.
-    ``seen`` is how far the cluster's log has been followed.
+    size: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Ask:
+    """A compiled request: the arrays that kernels read, and the rows of scores that they keep.
+
+    Attributes:
+        needs: per rank of mode and GPU kind, None where it would not do.
+        entries, terms: see :mod:`placement.columns`; plain: the same as lists.
+        refused: int8 [ranks, numbers]: neighbourhoods that it may not join; welcomed: (rank, number) that
+            it may.
+        scores, infos: per node, empty until the rows are first needed; seen: how far the cluster's log has
+            been followed; workers: an upper bound of how many fit.
+        least_milli, least_memory: the least per GPU that would do anywhere; only_whole: whether nothing but
+            whole GPUs would.
     """
 
-    mode: Mode | None
-    needs: list[Need | None]
+    request: Request
+    profile: Profile | None
+    needs: list[list[Need | None]]
     entries: Ints
     terms: Ints
-    out: Ints
-    seen: int = 0
+    plain: tuple[list[int], list[list[list[int]]]]
+    generation: int
+    refused: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros((k.RANKS, 0), np.int8))
+    welcomed: set[tuple[int, int]] = field(default_factory=set)
+    scores: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    infos: Any = None
+    seen: int = -1
     workers: int = 0
-    allowed: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros(0, np.int8))
-    plain: tuple[list[int], list[list[int]]] = ([], [])
+    least_milli: int = 1000
+    least_memory: int = 0
+    only_whole: bool = False
+
+    @property
+    def ranks(self) -> list[int]:
+        """Ranks of the modes that would do somewhere, the preferred first."""
+        return [rank for rank in range(k.RANKS) if self.plain[0][k.OFFERED] >> rank & 1]
+
+    def refuse(self, rank: int, number: int, numbers: int) -> None:
+        """Remember that it may not join a neighbourhood; there are so many of them."""
+        if number >= self.refused.shape[1]:
+            grown = np.zeros((k.RANKS, max(numbers, 2 * self.refused.shape[1], 64)), np.int8)
+            grown[:, : self.refused.shape[1]] = self.refused
+            self.refused = grown
+        self.refused[rank, number] = 1
+
+    def refuses(self, rank: int, number: int) -> bool:
+        """Whether it is known that it may not join a neighbourhood."""
+        return number < self.refused.shape[1] and bool(self.refused[rank, number])
 
 
 @dataclass(slots=True, eq=False)
 class Demand:
     """What one worker asks for and who asks; equal demands are one object, kept by the search.
 
-    ``asker`` is the tenant where it matters (isolation), else None.  ``least_milli`` and
-    ``least_memory`` (bytes) are the least per GPU that would do anywhere; ``only_whole`` says that only
-    exclusive GPUs would.
+    ``asker`` is the tenant where it matters (isolation), else None.
     """
 
     request: Request
     profile: Profile | None
     asker: str | None
-    asks: list[Ask] = field(default_factory=list)
-    least_milli: int = 0
-    least_memory: int = 0
-    only_whole: bool = False
-    generation: int = -1
+    crowd: Crowd
+    ask: Ask | None = None
 
 
-def compile_asks(demand: Demand, cluster: Cluster, weights: ScoreWeights) -> list[Ask]:
-    """The asks of a demand, the preferred mode first; empty if no GPU model of the cluster can serve it."""
-    request = demand.request
-    if request.gpus == 0:
-        return [_ask(demand, None, [None] * len(cluster.kinds), cluster, weights)]
-    by_kind = [
-        needs_of(request, demand.profile, model, memory_bytes) for model, memory_bytes in cluster.kinds
-    ]
-    modes = [mode for mode in MODE_ORDER if any(mode in needs for needs in by_kind)]
-    return [_ask(demand, mode, [needs.get(mode) for needs in by_kind], cluster, weights) for mode in modes]
-
-
-def _ask(
-    demand: Demand, mode: Mode | None, needs: list[Need | None], cluster: Cluster, weights: ScoreWeights
+def compile_ask(
+    request: Request,
+    profile: Profile | None,
+    cluster: Cluster,
+    placement: Placement,
+    belief: InterferenceModel,
 ) -> Ask:
-    request = demand.request
-    entries = np.zeros(k.ASK_ENTRIES, np.int64)
-    entries[k.KIND] = k.CPU_ONLY if mode is None else MODE_CODE[mode]
-    entries[k.GPUS], entries[k.CPU], entries[k.RAM] = request.gpus, request.cpu_milli, request.ram_bytes
-    entries[k.ASKER] = k.NOBODY if demand.asker is None else cluster.tenant_number(demand.asker)
-    entries[k.ISOLATING] = request.isolation is Isolation.TENANT
-    entries[k.GPU_WEIGHT], entries[k.NODE_WEIGHT] = weights.gpu_left, weights.node_left
-    terms = np.zeros((max(len(needs), 1), k.TERM_COLUMNS), np.int64)
-    for model, need in enumerate(needs):
-        if need is not None:
-            terms[model] = _terms(need, cluster, model)
-    return Ask(
-        mode=mode,
-        needs=needs,
-        entries=entries,
-        terms=terms,
-        out=np.zeros((2, len(cluster.members)), np.int64),
-        plain=(entries.tolist(), terms.tolist()),
+    """Compile a request for the GPU kinds of a cluster; nothing is offered if none of them can serve it."""
+    by_kind: list[dict[Mode, Need]] = []
+    if request.gpus:
+        by_kind = [needs_of(request, profile, model, memory) for model, memory in cluster.kinds]
+    needs = [
+        [by_kind[kind].get(mode) if mode in placement.modes else None for kind in range(len(by_kind))]
+        for mode in MODE_ORDER
+    ]
+    terms = [
+        [_terms(need, kind, (profile, cluster, belief)) for kind, need in enumerate(by_mode)] or [_NOTHING]
+        for by_mode in needs
+    ]
+    entries = [
+        request.gpus,
+        request.cpu_milli,
+        request.ram_bytes,
+        k.STRANGER,
+        int(request.isolation is Isolation.TENANT),
+        0 if placement.any_mode else MODE_STEP,
+        int(placement.weighs_fragments),
+        sum(1 << rank for rank, by_mode in enumerate(needs) if any(by_mode)),
+    ]
+    ask = Ask(
+        request,
+        profile,
+        needs,
+        np.array(entries, np.int64),
+        np.array(terms, np.int64),
+        (entries, terms),
+        cluster.generation,
     )
+    ask.least_milli, ask.least_memory = _least_milli(needs), _least_memory(needs)
+    ask.only_whole = entries[k.OFFERED] == 1 << k.EXCLUSIVE_RANK
+    return ask
 
 
-def _terms(need: Need, cluster: Cluster, model: int) -> tuple[int, int, int, int, int]:
-    geometry = cluster.geometries[model]
-    if need.mig_profile is None or geometry is None:
-        return need.compute_milli, need.memory_bytes or 0, 0, 0, 0
-    cut = geometry.profiles[need.mig_profile]
-    return need.compute_milli, 0, need.mig_profile, cut.compute_slices, geometry.compute_slices
+_NOTHING = [0] * k.TERM_COLUMNS
 
 
-def judge(ask: Ask, demand: Demand, cluster: Cluster, belief: InterferenceModel, rows: Any) -> None:
-    """Judge the neighbourhoods on these rows that have not been judged for this ask."""
-    table = cluster.neighbourhoods
-    if len(ask.allowed) < len(table):
-        more = np.full(max(2 * len(table), 64) - len(ask.allowed), UNJUDGED, np.int8)
-        ask.allowed = np.concatenate([ask.allowed, more])
-    trivial = demand.request.max_slowdown is None and not table.promised
-    if trivial or ask.mode in (None, Mode.EXCLUSIVE):
-        return
-    numbers = cluster.gpus[rows, :, k.NEIGHBOURHOOD].ravel()
-    unjudged = numbers[ask.allowed[numbers] == UNJUDGED]
-    for number in set(unjudged.tolist()) if len(unjudged) else ():
-        place = table.all[number]
-        need = ask.needs[place.kind] if place.kind < len(ask.needs) else None
-        broken = None if need is None else broken_promise(belief, newcomer_of(demand, need), place)
-        ask.allowed[number] = broken is None
+def _terms(
+    need: Need | None, kind: int, context: tuple[Profile | None, Cluster, InterferenceModel]
+) -> list[int]:
+    if need is None:
+        return _NOTHING
+    profile, cluster, belief = context
+    model = cluster.kinds[kind][0]
+    price = OPENING_MS[need.mode]
+    geometry = cluster.geometries[kind]
+    if need.mig_profile is not None and geometry is not None:
+        cut = geometry.profiles[need.mig_profile]
+        return [
+            *(need.compute_milli, 0, need.mig_profile, cut.compute_slices, geometry.compute_slices),
+            *(cut.memory_slices, int(cut.media), k.MANY, price, 0, 0, 0, 0),
+        ]
+    clients = mps_max_clients(model) if need.mode is Mode.MPS else k.MANY
+    pull = coupling_of(belief, model, Resident(profile, need.mode, need.compute_milli))
+    return [
+        *(need.compute_milli, need.memory_bytes or 0, 0, 0, 0, 0, 0, clients, price),
+        *(pull.pressure + pull.sensitivity if pull is not None else (0, 0, 0, 0)),
+    ]
 
 
-def least_milli(asks: list[Ask]) -> int:
+def _least_milli(needs: list[list[Need | None]]) -> int:
     """The least compute per GPU that would do on any kind of GPU, in thousandths.
 
     Slices are rounded down one by one, so that those freed together may seem smaller than they are.
     """
-    needs = [need for ask in asks for need in ask.needs if need is not None]
-    milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in needs]
+    present = [need for by_mode in needs for need in by_mode if need is not None]
+    milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in present]
     return min(milli, default=1000)
 
 
-def least_memory(asks: list[Ask]) -> int:
+def _least_memory(needs: list[list[Need | None]]) -> int:
     """The least memory per GPU that would do on any kind of GPU, in bytes; slices have their own."""
-    needs = [need for ask in asks for need in ask.needs if need is not None]
-    own = [0 if need.mode in (Mode.MIG, Mode.EXCLUSIVE) else need.memory_bytes or 0 for need in needs]
+    present = [need for by_mode in needs for need in by_mode if need is not None]
+    own = [0 if need.mode in (Mode.MIG, Mode.EXCLUSIVE) else need.memory_bytes or 0 for need in present]
     return min(own, default=0)
 
 
-def newcomer_of(demand: Demand, need: Need) -> Neighbour:
+def newcomer_of(ask: Ask, need: Need) -> Neighbour:
     """The asking job as its future neighbours would see it."""
-    return Neighbour(Resident(demand.profile, need.mode, need.compute_milli), demand.request.max_slowdown)
+    return Neighbour(Resident(ask.profile, need.mode, need.compute_milli), ask.request.max_slowdown)
 
 
 def slice_tables(cluster: Cluster) -> tuple[Any, Any]:
-    """MIG tables of all models as two int8 arrays [models, states, profiles]: best start and room."""
+    """MIG tables of all kinds as two int8 arrays [kinds, states, profiles]: best start and room."""
     widest = max((len(g.profiles) for g in cluster.geometries if g is not None), default=0)
     if widest == 0:
         empty = np.full((max(len(cluster.kinds), 1), 1, 1), -1, np.int8)
@@ -156,8 +198,8 @@ def slice_tables(cluster: Cluster) -> tuple[Any, Any]:
     states = next(len(g.start) for g in cluster.geometries if g is not None)
     start = np.full((len(cluster.kinds), states, widest), -1, np.int8)
     room = np.zeros_like(start)
-    for model, geometry in enumerate(cluster.geometries):
+    for kind, geometry in enumerate(cluster.geometries):
         if geometry is not None:
-            start[model, :, : len(geometry.profiles)] = geometry.start
-            room[model, :, : len(geometry.profiles)] = geometry.room
+            start[kind, :, : len(geometry.profiles)] = geometry.start
+            room[kind, :, : len(geometry.profiles)] = geometry.room
     return start, room

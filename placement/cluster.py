@@ -8,139 +8,186 @@ joined first.  What-if is a checkpoint and a rollback, never a copy.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable
+from operator import attrgetter
 
 import numpy as np
 
-from placement import kernels as k
-from placement.interference import Resident
-from placement.kernels import Ints
-from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Profile, Share, StateError
-from placement.neighbourhood import Neighbour, NeighbourhoodTable, neighbourhood_of
-from placement.partition import MigGeometry, geometry_of
-
-UNLIMITED = 1 << 60
-"""Stands for an amount that nobody stated: it never constrains and stays unlimited when used."""
-
-MODE_CODE = {Mode.EXCLUSIVE: k.EXCLUSIVE, Mode.MIG: k.MIG, Mode.MPS: k.MPS, Mode.TIMESLICE: k.TIMESLICE}
-SEVERAL = -2
-"""Value of a GPU's TENANT column when several tenants share it; one tenant is its number, nobody -1."""
+from placement import columns as k
+from placement.columns import Ints
+from placement.figures import Figures, limit
+from placement.fragments import Mix
+from placement.interference import Coupling, InterferenceModel, Resident, coupling_of
+from placement.lodgings import Holder, Lodging, Tenancy
+from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Share, StateError
+from placement.neighbourhood import NeighbourhoodTable
+from placement.partition import MigGeometry
 
 LOG_LIMIT = 1 << 16
+NUMBERS_LIMIT = 1 << 18
+"""Neighbourhoods are numbered anew when so many have been met."""
 
-
-@dataclass(frozen=True, slots=True)
-class Tenancy:
-    """One worker's share of a GPU."""
-
-    job_id: str
-    worker: int
-    share: Share
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """What the cluster must know of a job that holds shares."""
-
-    job_id: str
-    tenant: str
-    profile: Profile | None = None
-    max_slowdown: float | None = None
-    isolating: bool = False
-    cpu_milli: int = 0
-    ram_bytes: int = 0
-
-
-@dataclass(slots=True)
-class _Lodging:
-    """A tenancy with its holder, ordered by (job, worker)."""
-
-    key: tuple[str, int]
-    holder: Holder
-    share: Share
+_key = attrgetter("key")
 
 
 class Cluster:
     """All nodes, what is free on them, and who holds what.
 
     Attributes:
-        gpus: int64 [nodes, slots, kernels.GPU_COLUMNS]; nodes: int64 [nodes, kernels.NODE_COLUMNS].
+        gpus: int64 [nodes, slots, columns.GPU_COLUMNS]; nodes: int64 [nodes, columns.NODE_COLUMNS].
             Rows are in the order of node ids, memory in bytes, compute in thousandths of a GPU.
-        touched: rows whose figures changed, in order, since ``generation`` last grew.
+        generation: grows when rows or kinds of GPUs are others than before.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, mix: Mix = (), belief: InterferenceModel | None = None) -> None:
+        self.figures = Figures(mix)
         self.members: list[Node] = []
-        self.kinds: list[tuple[str, int | None]] = []
-        self.geometries: list[MigGeometry | None] = []
-        self.neighbourhoods = NeighbourhoodTable()
         self.isolated_gpus = 0
-        self.touched: list[int] = []
+        self._touched: list[int] = []
+        self._forgotten = 0
         self.generation = 0
-        self._kind_numbers: dict[tuple[str, int | None], int] = {}
+        self.gpus: Ints = np.zeros((0, 0, k.GPU_COLUMNS), np.int64)
+        self.nodes: Ints = np.zeros((0, k.NODE_COLUMNS), np.int64)
+        self._belief = belief
         self._tenant_numbers: dict[str, int] = {}
         self._undo: list[tuple[bool, Holder, Assignment]] | None = None
         self._down: set[str] = set()
         self._holdings: dict[tuple[str, int], tuple[Holder, Assignment]] = {}
-        self._lay_out([])
+        self._row: dict[str, int] = {}
+        self._slot: dict[str, tuple[str, int]] = {}
+        self._lodgings: dict[str, list[list[Lodging]]] = {}
+        self._shapes: dict[str, dict[int, int]] = {}
+        self._own: tuple[dict[int, dict[str, int]], dict[int, dict[str, int]]] = ({}, {})
+
+    @property
+    def kinds(self) -> list[tuple[str, int | None]]:
+        """Model and memory of each kind of GPU, by its number in the MODEL column."""
+        return self.figures.kinds
+
+    @property
+    def geometries(self) -> list[MigGeometry | None]:
+        """The MIG geometry of each kind of GPU."""
+        return self.figures.geometries
+
+    @property
+    def neighbourhoods(self) -> NeighbourhoodTable:
+        """The sets of residents by number."""
+        return self.figures.neighbourhoods
+
+    @property
+    def mix_tables(self) -> Ints:
+        """The compiled mix of usual requests."""
+        return self.figures.mix_tables
 
     # -- nodes ---------------------------------------------------------------------------------------------
 
     def set_nodes(self, nodes: Iterable[Node]) -> None:
-        """Replace the nodes and lodge everybody again; holdings on vanished GPUs wait for their return."""
-        self._lay_out(sorted(nodes, key=lambda node: node.node_id))
-        for holder, assignment in self._holdings.values():
-            self._apply(holder, assignment, taken=True)
+        """Replace the nodes; rows of those that stay as they are are kept with all who lodge there.
+
+        Holdings on vanished GPUs wait for their return.
+        """
+        known = {node.node_id: node for node in self.members}
+        members = sorted(nodes, key=lambda node: node.node_id)
+        new = {node.node_id for node in members if known.get(node.node_id) != node}
+        if self.figures.learn_kinds([gpu for node in members if node.node_id in new for gpu in node.gpus]):
+            new = {node.node_id for node in members}  # what a GPU could be used for is numbered anew
+        self._lay_out(members, new)
+
+    def use_mix(self, mix: Mix) -> None:
+        """Take other requests for usual."""
+        self.figures.use_mix(mix)
+        self._lay_out(self.members, set(self._row))
 
     def renew(self, holders: Iterable[Holder]) -> None:
         """Replace what is known of jobs that hold shares."""
         by_job = {holder.job_id: holder for holder in holders}
-        self._holdings = {
-            key: (by_job.get(key[0], holder), assignment)
-            for key, (holder, assignment) in self._holdings.items()
-        }
-        self.set_nodes(self.members)
+        held = [key for key in self._holdings if key[0] in by_job]
+        for key in held:
+            self._holdings[key] = (by_job[key[0]], self._holdings[key][1])
+        self._lay_out(self.members, {self._holdings[key][1].node_id for key in held} & self._row.keys())
 
-    def _lay_out(self, members: list[Node]) -> None:
-        self.members = members
-        self._row = {node.node_id: i for i, node in enumerate(members)}
-        self._slot = {gpu.uuid: (i, j) for i, node in enumerate(members) for j, gpu in enumerate(node.gpus)}
+    def _lay_out(self, members: list[Node], new: set[str]) -> None:
+        """Arrange the rows; nodes in ``new`` begin empty and those who hold shares there lodge again."""
         width = max((len(node.gpus) for node in members), default=0)
-        self._lodgings: list[list[list[_Lodging]]] = [[[] for _ in node.gpus] for node in members]
-        self.gpus: Ints = np.zeros((len(members), width, k.GPU_COLUMNS), np.int64)
-        self.gpus[:, :, k.MODE] = k.ABSENT
-        self.nodes: Ints = np.zeros((len(members), k.NODE_COLUMNS), np.int64)
-        self.isolated_gpus = 0
+        gone = (self._row.keys() | new) - {node.node_id for node in members if node.node_id not in new}
+        for node_id in gone & self._row.keys():
+            self._drop(node_id)
+        kept = [self._row.get(node.node_id, -1) for node in members]
+        gpus = np.zeros((len(members), width, k.GPU_COLUMNS), np.int64)
+        gpus[:, :, k.MODE] = k.ABSENT
+        nodes = np.zeros((len(members), k.NODE_COLUMNS), np.int64)
+        stay = np.array([i for i, row in enumerate(kept) if row >= 0], np.int64)
+        if len(stay):
+            source = np.array([row for row in kept if row >= 0], np.int64)
+            common = min(width, self.gpus.shape[1])
+            gpus[stay, :common], nodes[stay] = self.gpus[source, :common], self.nodes[source]
+        self.members, self.gpus, self.nodes = members, gpus, nodes
+        self._row = {node.node_id: i for i, node in enumerate(members)}
         for i, node in enumerate(members):
-            for j, gpu in enumerate(node.gpus):
-                self.gpus[i, j] = self._bare_gpu(gpu)
-            self.nodes[i] = (
-                _limit(node.cpu_milli),
-                _limit(node.ram_bytes),
-                WHOLE_GPU_MILLI * len(node.gpus),
-                len(node.gpus),
-                node.node_id not in self._down,
-            )
-        self._bare, self._full = self.gpus.copy(), self.gpus.copy()
-        self._full[:, :, [k.MODE, k.CLIENTS, k.FREE_MILLI, k.FREE_MEMORY]] = k.EXCLUSIVE, 1, 0, 0
+            if kept[i] < 0:
+                self._begin(i, node)
+        for holder, assignment in self._holdings.values():
+            if assignment.node_id in new:
+                self._apply(holder, assignment, taken=True)
         self._forget_log()
 
-    def _bare_gpu(self, gpu: Gpu) -> tuple[int, ...]:
-        """The columns of a GPU without residents."""
-        kind = self._kind_number(gpu)
-        alone = self.neighbourhoods.number(neighbourhood_of(gpu.model, kind, []))
-        return k.EMPTY, 0, 0, kind, k.NOBODY, 0, alone, WHOLE_GPU_MILLI, _limit(gpu.memory_bytes)
+    def _drop(self, node_id: str) -> None:
+        """Forget a node's row; those who hold shares there keep them in the books."""
+        for slot, lodgings in enumerate(self._lodgings[node_id]):
+            self._count_own(node_id, self.gpus[self._row[node_id], slot], -1)
+            del lodgings[:]
+        self.isolated_gpus -= int(self.gpus[self._row[node_id], :, k.ISOLATED].sum())
+        for gpu in self.members[self._row[node_id]].gpus:
+            self._slot.pop(gpu.uuid, None)
+        del self._lodgings[node_id], self._shapes[node_id], self._row[node_id]
+
+    def _begin(self, row: int, node: Node) -> None:
+        """Fill the row of a node without residents."""
+        self._lodgings[node.node_id] = [[] for _ in node.gpus]
+        self._shapes[node.node_id] = {}
+        for j, gpu in enumerate(node.gpus):
+            self._slot[gpu.uuid] = node.node_id, j
+            self.gpus[row, j] = self.figures.bare(gpu)
+        count = len(node.gpus)
+        self.nodes[row] = (
+            limit(node.cpu_milli),
+            limit(node.ram_bytes),
+            WHOLE_GPU_MILLI * count,
+            count,
+            node.node_id not in self._down,
+            count,
+            0,
+        )
 
     def _forget_log(self) -> None:
         """Make every reader of the log look at all rows again."""
         self.generation += 1
-        self.touched = []
+        self._forgotten += len(self._touched)
+        self._touched = []
 
     def _touch(self, row: int) -> None:
-        self.touched.append(row)
-        if len(self.touched) > LOG_LIMIT:
-            self._forget_log()
+        self._touched.append(row)
+        if len(self._touched) > LOG_LIMIT:
+            half = len(self._touched) // 2
+            self._forgotten += half
+            del self._touched[:half]
+
+    @property
+    def changes(self) -> int:
+        """How many changes of rows there have been so far."""
+        return self._forgotten + len(self._touched)
+
+    def changed_since(self, changes: int) -> list[int] | None:
+        """The rows of all changes after the first so many, in order; None if that is too long ago."""
+        if changes < self._forgotten:
+            return None
+        return self._touched[changes - self._forgotten :]
+
+    def tidy(self) -> None:
+        """Number the neighbourhoods anew if too many have been met; between decisions only."""
+        if len(self.neighbourhoods) > NUMBERS_LIMIT:
+            self.figures.neighbourhoods = NeighbourhoodTable()
+            self._lay_out(self.members, set(self._row))
 
     def set_up(self, node_id: str, *, up: bool) -> None:
         """Say whether anything new may go to a node."""
@@ -191,21 +238,16 @@ class Cluster:
         place = self._slot.get(uuid)
         if place is None:
             raise NotFound(f"no GPU {uuid!r} is known")
-        return self.members[place[0]].gpus[place[1]]
-
-    def _kind_number(self, gpu: Gpu) -> int:
-        """The number of a GPU's model and memory in the MODEL column."""
-        kind = (gpu.model, gpu.memory_bytes)
-        number = self._kind_numbers.get(kind)
-        if number is None:
-            number = self._kind_numbers[kind] = len(self.kinds)
-            self.kinds.append(kind)
-            self.geometries.append(geometry_of(gpu.model))
-        return number
+        return self.members[self._row[place[0]]].gpus[place[1]]
 
     def tenant_number(self, tenant: str) -> int:
         """The number of a tenant in the TENANT column."""
         return self._tenant_numbers.setdefault(tenant, len(self._tenant_numbers))
+
+    def own_rows(self, tenant: str, *, alone: bool) -> list[int]:
+        """Nodes with a shared GPU that a tenant has for itself: of its own will, or ``alone`` in any way."""
+        nodes = self._own[not alone].get(self.tenant_number(tenant), {})
+        return [self._row[node_id] for node_id in nodes]
 
     # -- shares --------------------------------------------------------------------------------------------
 
@@ -258,61 +300,83 @@ class Cluster:
             self.nodes[row, k.CPU_FREE] += sign * holder.cpu_milli
         if holder.ram_bytes and node.ram_bytes is not None:
             self.nodes[row, k.RAM_FREE] += sign * holder.ram_bytes
-        key = (holder.job_id, assignment.worker)
         for share in assignment.shares:
             place = self._slot.get(share.gpu_uuid)
-            if place is not None:
-                self._lodge(place, _Lodging(key, holder, share), taken=taken)
+            if place is not None and place[0] == assignment.node_id:
+                if taken:
+                    self._move_in(row, place, holder, (assignment.worker, share))
+                else:
+                    self._move_out(row, place, (holder.job_id, assignment.worker))
+        self._count_shape(row, assignment, -sign)
         self._touch(row)
 
-    def _lodge(self, place: tuple[int, int], lodging: _Lodging, *, taken: bool) -> None:
-        """Add a resident to a GPU, or take it away."""
-        row, slot = place
-        lodgings = self._lodgings[row][slot]
-        if not taken:
-            del lodgings[next(i for i, other in enumerate(lodgings) if other.key == lodging.key)]
-        elif lodgings:
-            bisect.insort(lodgings, lodging, key=_lodging_key)
+    def _move_in(self, row: int, place: tuple[str, int], holder: Holder, what: tuple[int, Share]) -> None:
+        worker, share = what
+        coupling: Coupling | None = None
+        if self._belief is not None and share.mode in (Mode.MPS, Mode.TIMESLICE):
+            model = self.kinds[self.gpus.item(row, place[1], k.MODEL)][0]
+            coupling = coupling_of(
+                self._belief, model, Resident(holder.profile, share.mode, share.compute_milli)
+            )
+        tenant = self.tenant_number(holder.tenant)
+        lodging = Lodging((holder.job_id, worker), holder, share, tenant, coupling)
+        lodgings = self._lodgings[place[0]][place[1]]
+        if lodgings:
+            bisect.insort(lodgings, lodging, key=_key)
         else:
             lodgings.append(lodging)
-        self._refresh(row, slot, lodgings)
+        self._refresh(row, place, lodgings)
 
-    def _refresh(self, row: int, slot: int, lodgings: list[_Lodging]) -> None:
+    def _move_out(self, row: int, place: tuple[str, int], key: tuple[str, int]) -> None:
+        lodgings = self._lodgings[place[0]][place[1]]
+        del lodgings[next(i for i, lodging in enumerate(lodgings) if lodging.key == key)]
+        self._refresh(row, place, lodgings)
+
+    def _refresh(self, row: int, place: tuple[str, int], lodgings: list[Lodging]) -> None:
         """Recompute every figure of one GPU from its residents."""
+        slot = place[1]
         gpu, node = self.gpus[row, slot], self.nodes[row]
-        free, was_empty, isolated = gpu.item(k.FREE_MILLI), gpu.item(k.MODE) == k.EMPTY, gpu.item(k.ISOLATED)
+        free, mode, isolated = gpu.item(k.FREE_MILLI), gpu.item(k.MODE), gpu.item(k.ISOLATED)
+        if mode in (k.MPS, k.TIMESLICE):
+            self._count_own(place[0], gpu, -1)
         if not lodgings:
-            gpu[:] = self._bare[row, slot]
+            gpu[:] = self.figures.bare(self.members[row].gpus[slot])
         elif lodgings[0].share.mode is Mode.EXCLUSIVE:
-            gpu[:] = self._full[row, slot]
+            gpu[k.MODE], gpu[k.CLIENTS], gpu[k.FREE_MILLI], gpu[k.FREE_MEMORY] = k.EXCLUSIVE, 1, 0, 0
+            gpu[k.USABLE] = 0
         else:
-            gpu[:] = self._shared(gpu.item(k.MODEL), lodgings)
+            gpu[:] = self.figures.shared(gpu.item(k.MODEL), lodgings)
+            if gpu.item(k.MODE) != k.MIG:
+                self._count_own(place[0], gpu, 1)
         node[k.FREE_SUM] += gpu.item(k.FREE_MILLI) - free
+        was_empty = mode == k.EMPTY
         if was_empty or not lodgings:
             node[k.EMPTIES] += (not lodgings) - was_empty
         if isolated != gpu.item(k.ISOLATED):
             self.isolated_gpus += 1 - 2 * isolated
 
-    def _shared(self, kind: int, lodgings: list[_Lodging]) -> tuple[int, ...]:
-        """The columns of a GPU that is shared by these residents."""
-        model, memory_bytes = self.kinds[kind]
-        geometry = self.geometries[kind]
-        milli, memory, mig, tenant, isolated = WHOLE_GPU_MILLI, _limit(memory_bytes), 0, k.NOBODY, 0
-        for lodging in lodgings:
-            share, holder = lodging.share, lodging.holder
-            milli -= share.compute_milli
-            if share.memory_bytes is not None and memory < UNLIMITED:
-                memory -= share.memory_bytes
-            number = self.tenant_number(holder.tenant)
-            tenant = number if tenant in (k.NOBODY, number) else SEVERAL
-            isolated |= holder.isolating
-            if share.mode is Mode.MIG and geometry is not None:
-                mig = _with_slice(geometry, mig, share)
-        mode = MODE_CODE[lodgings[0].share.mode]
-        if mode == k.MIG and geometry is not None:
-            milli = int(geometry.free_milli[mig])
-        place = self.neighbourhoods.number(neighbourhood_of(model, kind, _neighbours(lodgings)))
-        return mode, mig, len(lodgings), kind, tenant, int(isolated), place, milli, memory
+    def _count_own(self, node_id: str, gpu: Ints, sign: int) -> None:
+        """Count a shared GPU in or out of those that one tenant has for itself."""
+        tenant = gpu.item(k.TENANT)
+        if tenant < 0 or gpu.item(k.MODE) not in (k.MPS, k.TIMESLICE):
+            return
+        for nodes_of, counts in zip(self._own, (True, gpu.item(k.ISOLATED) == 1), strict=True):
+            if counts:
+                nodes = nodes_of.setdefault(tenant, {})
+                nodes[node_id] = nodes.get(node_id, 0) + sign
+                if not nodes[node_id]:
+                    del nodes[node_id]
+
+    def _count_shape(self, row: int, assignment: Assignment, sign: int) -> None:
+        """Keep the mask of the kinds of workers on a node."""
+        shares = assignment.shares
+        if not shares:
+            return
+        shape = 0 if shares[0].mode is not Mode.EXCLUSIVE else min(len(shares), k.MOST_SHAPES)
+        counts = self._shapes[assignment.node_id]
+        counts[shape] = counts.get(shape, 0) + sign
+        if counts[shape] == (1 if sign > 0 else 0):
+            self.nodes[row, k.SHAPES] ^= 1 << shape
 
     def residents(self, gpu_uuid: str) -> tuple[Tenancy, ...]:
         """Who holds shares of a GPU, in the order of job and worker.
@@ -331,29 +395,3 @@ class Cluster:
         place = self._slot.get(gpu_uuid)
         lodgings = [] if place is None else self._lodgings[place[0]][place[1]]
         return [(lodging.holder, lodging.share) for lodging in lodgings]
-
-
-def _lodging_key(lodging: _Lodging) -> tuple[str, int]:
-    return lodging.key
-
-
-def _limit(amount: int | None) -> int:
-    return UNLIMITED if amount is None else amount
-
-
-def _neighbours(lodgings: Sequence[_Lodging]) -> list[Neighbour]:
-    return [
-        Neighbour(
-            Resident(lodging.holder.profile, lodging.share.mode, lodging.share.compute_milli),
-            lodging.holder.max_slowdown,
-        )
-        for lodging in lodgings
-    ]
-
-
-def _with_slice(geometry: MigGeometry, state: int, share: Share) -> int:
-    profile = geometry.profile_index(share.mig_profile or "")
-    after = geometry.add(state, profile, -1 if share.mig_start is None else share.mig_start)
-    if after is None:
-        raise StateError(f"{share} overlaps another slice")
-    return after

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from placement import kernels as k
-from placement.ask import Ask, Demand, newcomer_of
-from placement.cluster import UNLIMITED, Cluster
+from placement import columns as k
+from placement.ask import Ask, Demand
+from placement.cluster import Cluster
+from placement.columns import Ints
+from placement.figures import UNLIMITED
 from placement.forecasts import present
 from placement.interference import InterferenceModel
-from placement.kernels import Ints
 from placement.lifecycle import JobRecord, JobState
 from placement.model import Explanation, Job, Mode, Outcome, Reason, format_bytes, model_matches
-from placement.promises import broken_promise
 from placement.search import Search
 
 _CODES = tuple(Reason)
@@ -94,7 +94,7 @@ def ruled_out(search: Search, demand: Demand) -> dict[Reason, int]:
 def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]:
     """Reasons over all GPUs (over nodes for a request without GPUs), and how many GPUs fit."""
     cluster = search.cluster
-    asks = search.asks_of(demand)
+    ask = search.ask_of(demand)
     node_code = _node_codes(cluster, demand)
     if demand.request.gpus == 0:
         return _tally(node_code), int((node_code == _FITS).sum())
@@ -103,10 +103,9 @@ def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]
     gpus = cluster.gpus[there]
     if not len(gpus):
         return {Reason.NODE_GPUS: len(cluster.members)}, 0
-    code = _kind_codes(cluster, demand)[gpus[:, k.MODEL]]
-    if asks:
-        search.workers_that_fit(demand)
-        by_ask = [_with_company(_gpu_codes(search, ask, demand, gpus), rows, demand) for ask in asks]
+    code = _kind_codes(cluster, demand, ask)[gpus[:, k.MODEL]]
+    if ask.ranks:
+        by_ask = [_with_company(_gpu_codes(search, demand, rank, gpus), rows, demand) for rank in ask.ranks]
         best = by_ask[0]
         for other in by_ask[1:]:
             best = np.where(other == _FITS, _FITS, best)
@@ -135,7 +134,7 @@ def _node_codes(cluster: Cluster, demand: Demand) -> Ints:
     return code
 
 
-def _kind_codes(cluster: Cluster, demand: Demand) -> Ints:
+def _kind_codes(cluster: Cluster, demand: Demand, ask: Ask) -> Ints:
     """What rules out a whole kind of GPU, whatever is on it."""
     request = demand.request
     memory = request.memory_bytes
@@ -147,46 +146,43 @@ def _kind_codes(cluster: Cluster, demand: Demand) -> Ints:
             code[kind] = _CODE[Reason.GPU_MODEL]
         elif memory is not None and memory_bytes is not None and memory > memory_bytes:
             code[kind] = _CODE[Reason.GPU_MEMORY]
-        elif all(ask.terms[kind, k.MILLI] == 0 for ask in demand.asks):
+        elif not ask.terms[:, kind, k.MILLI].any():
             code[kind] = _CODE[Reason.MIG_GEOMETRY if Mode.MIG in request.modes else Reason.GPU_MODE]
     return code
 
 
-def _gpu_codes(search: Search, ask: Ask, demand: Demand, gpus: Ints) -> Ints:
+def _gpu_codes(search: Search, demand: Demand, rank: int, gpus: Ints) -> Ints:
     """What rules out each GPU for one mode, the most basic reason last so that it stands."""
-    term = ask.terms[gpus[:, k.MODEL]]
-    kind = int(ask.entries[k.KIND])
+    ask = search.ask_of(demand)
+    term = ask.terms[rank][gpus[:, k.MODEL]]
     code = np.full(len(gpus), _FITS, np.int64)
-    for number in np.unique(gpus[ask.allowed[gpus[:, k.NEIGHBOURHOOD]] == 0, k.NEIGHBOURHOOD]).tolist():
-        code[gpus[:, k.NEIGHBOURHOOD] == number] = _CODE[_promise_at_stake(search, ask, demand, number)]
-    if kind in (k.MPS, k.TIMESLICE):
-        tenant, asker = gpus[:, k.TENANT], ask.entries[k.ASKER]
-        stranger = (tenant != k.NOBODY) & (tenant != asker)
-        code[stranger & ((gpus[:, k.ISOLATED] == 1) | bool(ask.entries[k.ISOLATING]))] = _CODE[
-            Reason.ISOLATION
-        ]
-        if kind == k.MPS:
-            code[gpus[:, k.CLIENTS] >= k.MPS_CLIENTS] = _CODE[Reason.MPS_CLIENTS]
-        code[gpus[:, k.FREE_MEMORY] < np.minimum(term[:, k.MEMORY], UNLIMITED)] = _CODE[Reason.GPU_MEMORY]
-        code[gpus[:, k.FREE_MILLI] < term[:, k.MILLI]] = _CODE[Reason.GPU_COMPUTE]
-    if kind == k.MIG:
+    for number in np.unique(gpus[:, k.NEIGHBOURHOOD]).tolist():
+        broken = search.objection(ask, rank, number)
+        if broken is not None:
+            code[gpus[:, k.NEIGHBOURHOOD] == number] = _CODE[broken]
+    if rank in (k.MPS_RANK, k.TIMESLICE_RANK):
+        _share_codes(code, gpus, term, (search.number_of(demand.asker), bool(ask.entries[k.ISOLATING])))
+    if rank == k.MIG_RANK:
         start = search.mig_start
         code[start[gpus[:, k.MODEL], gpus[:, k.MIG_STATE], term[:, k.PROFILE]] < 0] = _CODE[
             Reason.MIG_GEOMETRY
         ]
     busy = gpus[:, k.MODE] != k.EMPTY
-    if kind == k.EXCLUSIVE:
+    if rank == k.EXCLUSIVE_RANK:
         code[busy] = _CODE[Reason.GPU_BUSY]
     else:
-        code[busy & (gpus[:, k.MODE] != kind)] = _CODE[Reason.GPU_MODE]
+        code[busy & (gpus[:, k.MODE] != k.MODE_OF_RANK[rank])] = _CODE[Reason.GPU_MODE]
         code[gpus[:, k.MODE] == k.EXCLUSIVE] = _CODE[Reason.GPU_BUSY]
     code[term[:, k.MILLI] == 0] = _CODE[Reason.GPU_MODE]
     return code
 
 
-def _promise_at_stake(search: Search, ask: Ask, demand: Demand, number: int) -> Reason:
-    """Whose promise rules out a neighbourhood."""
-    place = search.cluster.neighbourhoods.all[number]
-    need = ask.needs[place.kind]
-    broken = None if need is None else broken_promise(search.belief, newcomer_of(demand, need), place)
-    return broken or Reason.OWN_PROMISE
+def _share_codes(code: Ints, gpus: Ints, term: Ints, who: tuple[int, bool]) -> None:
+    """What rules out a share beside those who are there; ``who`` asks, and whether it isolates."""
+    asker, isolating = who
+    tenant = gpus[:, k.TENANT]
+    stranger = (tenant != k.NOBODY) & (tenant != asker)
+    code[stranger & ((gpus[:, k.ISOLATED] == 1) | isolating)] = _CODE[Reason.ISOLATION]
+    code[gpus[:, k.CLIENTS] >= np.maximum(term[:, k.CLIENT_LIMIT], 1)] = _CODE[Reason.MPS_CLIENTS]
+    code[gpus[:, k.FREE_MEMORY] < np.minimum(term[:, k.MEMORY], UNLIMITED)] = _CODE[Reason.GPU_MEMORY]
+    code[gpus[:, k.FREE_MILLI] < term[:, k.MILLI]] = _CODE[Reason.GPU_COMPUTE]

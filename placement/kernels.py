@@ -1,246 +1,402 @@
 """The inner loop of every search: what one node offers to one request.
 
 The functions below are plain Python over nested sequences.  With numba (the extra ``fast``) the same source
-is compiled and runs over the arrays; without it, few nodes are looked at by the plain functions and many at
-once by :mod:`placement.vectorised`.  All three give the same integers, so all decide alike.
+is compiled and runs over the arrays, with the policy's score inside; without it, few nodes are looked at by
+the plain functions and many at once by :mod:`placement.vectorised`.  All give the same integers, so all
+decide alike.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar, cast
+from collections.abc import Callable
+from typing import Any
 
-import numpy as np
-import numpy.typing as npt
+from placement import columns as k
+from placement import fragments as f
+from placement.columns import Cube, Row, Table
+from placement.jit import register_jitable
+from placement.policies.offer import Offer
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-numba: Any
-try:
-    import numba
-    import numba.extending
-except ImportError:  # the extra "fast" is not installed
-    numba = None
-
-
-def register_jitable(function: F) -> F:
-    """Let compiled functions call this one too; it stays plain Python for everybody else."""
-    return function if numba is None else cast(F, numba.extending.register_jitable(function))
-
-
-Ints = npt.NDArray[np.int64]
-Row = Sequence[int]
-Table = Sequence[Row]
-Cube = Sequence[Table]
-Tables = tuple[Table, Row, Cube, Cube]
-"""Terms per GPU kind, verdict per neighbourhood, best MIG start and room per kind, state and profile."""
-
-BAD = 1 << 62
-"""Score of a node that cannot hold the request; lower scores are better."""
-
-EMPTY, EXCLUSIVE, MIG, MPS, TIMESLICE, ABSENT, CPU_ONLY = range(7)
-"""Codes of the mode of a GPU; ABSENT pads short nodes, CPU_ONLY is the kind of a request without GPUs."""
-
-MODE, MIG_STATE, CLIENTS, MODEL, TENANT, ISOLATED, NEIGHBOURHOOD, FREE_MILLI, FREE_MEMORY = range(9)
-"""Columns of a GPU."""
-GPU_COLUMNS = 9
-
-CPU_FREE, RAM_FREE, FREE_SUM, EMPTIES, UP = range(5)
-"""Columns of a node."""
-NODE_COLUMNS = 5
-
-KIND, GPUS, CPU, RAM, ASKER, ISOLATING, GPU_WEIGHT, NODE_WEIGHT = range(8)
-"""Entries of a compiled request (``ask``)."""
-ASK_ENTRIES = 8
-
-MILLI, MEMORY, PROFILE, CUT, SLICES = range(5)
-"""Columns of a compiled request per GPU kind: share, bytes, MIG profile, its compute slices, all slices."""
-TERM_COLUMNS = 5
-
-NOBODY = -1
-MPS_CLIENTS = 48
-MANY = 1 << 40
-"""More workers than any job has: nothing on the node limits them."""
+Score = Callable[[Offer], Any]
+Scores = tuple[Score, Score]
+"""A policy's preference among places, and among the GPUs of one node where the first is equal."""
+Tables = tuple[Cube, Table, Cube, Cube, Row]
+"""Terms [rank, kind], refused neighbourhoods [rank, number], best MIG start and room [kind, state, profile],
+and the compiled mix."""
 
 
 @register_jitable
-def left_on_gpu(gpu: Row, ask: Row, terms: Table, allowed: Row, start: Cube) -> int:
+def left_on_gpu(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int:
     """Compute left on a GPU after taking one share, in thousandths; -1 if the share does not fit."""
-    kind = ask[KIND]
-    if gpu[MODE] not in (EMPTY, kind) or terms[gpu[MODEL]][MILLI] == 0 or allowed[gpu[NEIGHBOURHOOD]] == 0:
+    _terms, refused, start, _room, _mix = tables
+    mode = gpu[k.MODE]
+    if term[k.MILLI] == 0 or (mode != k.EMPTY and mode != k.MODE_OF_RANK[rank]):
         return -1
-    if kind == EXCLUSIVE:
-        return 0 if gpu[MODE] == EMPTY else -1
-    if kind == MIG:
-        return _left_beside_slice(gpu, terms[gpu[MODEL]], start)
-    return _left_beside_share(gpu, ask, terms[gpu[MODEL]])
-
-
-@register_jitable
-def _left_beside_slice(gpu: Row, term: Row, start: Cube) -> int:
-    if start[gpu[MODEL]][gpu[MIG_STATE]][term[PROFILE]] < 0:
+    number = gpu[k.NEIGHBOURHOOD]
+    if number < len(refused[rank]) and refused[rank][number] != 0:
         return -1
-    used = (gpu[MIG_STATE] >> 8) & 7
-    return (term[SLICES] - used - term[CUT]) * 1000 // term[SLICES]
+    if rank == k.EXCLUSIVE_RANK:
+        return 0 if mode == k.EMPTY else -1
+    if rank == k.MIG_RANK:
+        if start[gpu[k.MODEL]][gpu[k.MIG_STATE]][term[k.PROFILE]] < 0:
+            return -1
+        used = (gpu[k.MIG_STATE] >> 8) & 7
+        return (term[k.SLICES] - used - term[k.CUT]) * 1000 // term[k.SLICES]
+    return _left_beside_share(gpu, ask, term)
 
 
 @register_jitable
 def _left_beside_share(gpu: Row, ask: Row, term: Row) -> int:
-    if gpu[FREE_MILLI] < term[MILLI] or gpu[FREE_MEMORY] < term[MEMORY]:
+    if gpu[k.FREE_MILLI] < term[k.MILLI] or gpu[k.FREE_MEMORY] < term[k.MEMORY]:
         return -1
-    if ask[KIND] == MPS and gpu[CLIENTS] >= MPS_CLIENTS:
+    if gpu[k.CLIENTS] >= term[k.CLIENT_LIMIT]:
         return -1
-    stranger = gpu[TENANT] not in (NOBODY, ask[ASKER])
-    if stranger and (ask[ISOLATING] == 1 or gpu[ISOLATED] == 1):
+    stranger = gpu[k.TENANT] != k.NOBODY and gpu[k.TENANT] != ask[k.ASKER]
+    if stranger and (ask[k.ISOLATING] == 1 or gpu[k.ISOLATED] == 1):
         return -1
-    return gpu[FREE_MILLI] - term[MILLI]
+    return gpu[k.FREE_MILLI] - term[k.MILLI]
 
 
 @register_jitable
-def room_on_gpu(gpu: Row, ask: Row, terms: Table, room: Cube) -> int:
+def room_on_gpu(gpu: Row, rank: int, term: Row, tables: Tables) -> int:
     """How many such shares fit on a GPU that has room for one, promises among them aside."""
-    kind = ask[KIND]
-    term = terms[gpu[MODEL]]
-    if kind == EXCLUSIVE:
+    if rank == k.EXCLUSIVE_RANK:
         return 1
-    if kind == MIG:
-        return room[gpu[MODEL]][gpu[MIG_STATE]][term[PROFILE]]
-    shares = gpu[FREE_MILLI] // term[MILLI]
-    if term[MEMORY] > 0:
-        shares = min(shares, gpu[FREE_MEMORY] // term[MEMORY])
-    if kind == MPS:
-        shares = min(shares, MPS_CLIENTS - gpu[CLIENTS])
-    return shares
+    if rank == k.MIG_RANK:
+        return tables[3][gpu[k.MODEL]][gpu[k.MIG_STATE]][term[k.PROFILE]]
+    shares = gpu[k.FREE_MILLI] // term[k.MILLI]
+    if term[k.MEMORY] > 0:
+        shares = min(shares, gpu[k.FREE_MEMORY] // term[k.MEMORY])
+    return min(shares, term[k.CLIENT_LIMIT] - gpu[k.CLIENTS])
 
 
 @register_jitable
 def workers_beside_gpus(node: Row, ask: Row) -> int:
     """How many workers the node's availability, CPU and RAM allow."""
-    if node[UP] == 0:
+    if node[k.UP] == 0:
         return 0
-    workers = MANY
-    if ask[CPU] > 0:
-        workers = min(workers, node[CPU_FREE] // ask[CPU])
-    if ask[RAM] > 0:
-        workers = min(workers, node[RAM_FREE] // ask[RAM])
+    workers = k.MANY
+    if ask[k.CPU] > 0:
+        workers = min(workers, node[k.CPU_FREE] // ask[k.CPU])
+    if ask[k.RAM] > 0:
+        workers = min(workers, node[k.RAM_FREE] // ask[k.RAM])
     return workers
 
 
 @register_jitable
-def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables) -> tuple[int, int]:
-    """Score of a node and how many workers it can hold (exact for one GPU a worker, else an upper bound)."""
-    workers = workers_beside_gpus(node, ask)
-    wanted = ask[GPUS]
-    if workers <= 0 or (ask[KIND] == EXCLUSIVE and node[EMPTIES] < wanted):
-        return BAD, 0
-    if ask[KIND] == CPU_ONLY:
-        return ask[NODE_WEIGHT] * node[FREE_SUM], workers
-    fitting, shares, best, taken = _gpu_offers(gpus, ask, tables)
-    if fitting < wanted:
-        return BAD, 0
-    if ask[KIND] == EXCLUSIVE:
-        taken = 1000 * wanted
-    elif wanted > 1:
-        best, taken = _several(gpus, ask, tables)
-    return best + ask[NODE_WEIGHT] * (node[FREE_SUM] - taken), min(workers, shares // wanted)
+def stranded_on_gpu(free: int, kind: int, usable: int, mix: Row) -> int:
+    """Free compute of a GPU that the usual requests cannot use, times their popularity."""
+    return free * (f.WHOLE - f.popularity(usable, kind, mix)) if free > 0 else 0
 
 
 @register_jitable
-def _gpu_offers(gpus: Table, ask: Row, tables: Tables) -> tuple[int, int, int, int]:
-    """GPUs that fit, shares that fit on them, and score and compute taken of the best."""
-    terms, allowed, start, room = tables
-    fitting = 0
-    shares = 0
-    taken = 0
-    best = BAD
-    for j in range(len(gpus)):
-        left = left_on_gpu(gpus[j], ask, terms, allowed, start)
-        if left >= 0:
-            fitting += 1
-            shares += room_on_gpu(gpus[j], ask, terms, room)
-            if ask[GPU_WEIGHT] * left < best:
-                best = ask[GPU_WEIGHT] * left
-                taken = gpus[j][FREE_MILLI] - left
-    return fitting, shares, best, taken
-
-
-@register_jitable
-def _several(gpus: Table, ask: Row, tables: Tables) -> tuple[int, int]:
-    """Score and compute taken of the best ``ask[GPUS]`` GPUs, ties by slot."""
-    terms, allowed, start, _room = tables
+def stranded(gpus: Table, runnable: int, without: int, mix: Row) -> int:
+    """Stranded compute of a node that can run some usual requests, its first empty GPUs left out."""
     total = 0
-    taken = 0
-    last = -BAD
-    last_j = -1
-    for _ in range(ask[GPUS]):
-        best = BAD
-        best_j = -1
-        best_left = 0
-        for j in range(len(gpus)):
-            left = left_on_gpu(gpus[j], ask, terms, allowed, start)
-            score = ask[GPU_WEIGHT] * left
-            after_last = score > last or (score == last and j > last_j)
-            if left >= 0 and after_last and score < best:
-                best = score
-                best_j = j
-                best_left = left
-        total += best
-        taken += gpus[best_j][FREE_MILLI] - best_left
-        last = best
-        last_j = best_j
-    return total, taken
+    for j in range(len(gpus)):
+        gpu = gpus[j]
+        if without > 0 and gpu[k.MODE] == k.EMPTY:
+            without -= 1
+        elif gpu[k.MODE] != k.ABSENT:
+            total += stranded_on_gpu(gpu[k.FREE_MILLI], gpu[k.MODEL], gpu[k.USABLE] & runnable, mix)
+    return total
 
 
-def _rescore(  # noqa: PLR0913, PLR0917 - a tuple of arrays costs the compiled call more than the look itself
-    rows: Any, gpus: Any, nodes: Any, ask: Any, terms: Any, allowed: Any, start: Any, room: Any, out: Any
-) -> int:
-    """Score rows into ``out[0]`` and their workers into ``out[1]``; returns the change of the sum."""
-    change = 0
-    for i in rows:
-        score, workers = node_offer(gpus[i], nodes[i], ask, (terms, allowed, start, room))
-        change += workers - out[1, i]
-        out[0, i] = score
-        out[1, i] = workers
-    return change
+@register_jitable
+def usable_after(gpu: Row, rank: int, left: int, term: Row, tables: Tables) -> int:
+    """Which usual requests could use a GPU after one more share of this mode."""
+    _terms, _refused, start, _room, mix = tables
+    kind = gpu[k.MODEL]
+    if rank == k.MIG_RANK:
+        first = start[kind][gpu[k.MIG_STATE]][term[k.PROFILE]]
+        state = gpu[k.MIG_STATE] | (((1 << term[k.CELLS]) - 1) << first) | (term[k.MEDIA] << 11)
+        return f.usable_slices(kind, state + (term[k.CUT] << 8), mix)
+    if gpu[k.CLIENTS] + 1 >= term[k.CLIENT_LIMIT]:
+        return 0
+    return f.usable_share(rank, kind, left, gpu[k.FREE_MEMORY] - term[k.MEMORY], mix)
 
 
-def _lowest(scores: Any) -> int:
-    """Index of the lowest score, the first among equals."""
-    best = 0
-    for i in range(1, len(scores)):
-        if scores[i] < scores[best]:
-            best = i
-    return best
+@register_jitable
+def _node_sums(gpus: Table, node: Row, ask: Row, mix: Row) -> tuple[int, int, int, int, int]:
+    """Stranded now, and after without and with an empty GPU less; and what can run in the latter two."""
+    if ask[k.WEIGHS_FRAGMENTS] == 0:
+        return 0, 0, 0, 0, 0
+    empties = node[k.EMPTIES]
+    now = f.runnable(node[k.CPU_FREE], node[k.RAM_FREE], mix) & f.by_empties(empties, mix)
+    after = f.runnable(node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM], mix)
+    shut = after & f.by_empties(empties, mix)
+    opened = after & f.by_empties(max(empties - 1, 0), mix)
+    total = stranded(gpus, now, 0, mix)
+    beside_shut = total if shut == now else stranded(gpus, shut, 0, mix)
+    if empties == 0 or opened == shut:
+        return total, beside_shut, beside_shut, shut, opened
+    return total, beside_shut, stranded(gpus, opened, 0, mix), shut, opened
 
 
-Rescore = Callable[[Ints, Ints, Ints, Ints, Ints, Any, Any, Any, Ints], int]
+@register_jitable
+def _stranding(gpu: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]) -> int:
+    """Growth of a node's stranded compute if a GPU takes one share."""
+    rank, left = choice
+    sums, term, tables = context
+    now, beside_shut, beside_opened, shut, opened = sums
+    beside, runnable = (beside_opened, opened) if gpu[k.MODE] == k.EMPTY else (beside_shut, shut)
+    mix = tables[4]
+    before = stranded_on_gpu(gpu[k.FREE_MILLI], gpu[k.MODEL], gpu[k.USABLE] & runnable, mix)
+    after = 0
+    if left > 0:
+        usable = usable_after(gpu, rank, left, term, tables) & runnable
+        after = stranded_on_gpu(left, gpu[k.MODEL], usable, mix)
+    return beside - before + after - now
 
-compiled_rescore: Rescore | None = None if numba is None else numba.njit(cache=True)(_rescore)
-compiled_lowest: Callable[[Ints], int] | None = None if numba is None else numba.njit(cache=True)(_lowest)
 
-
-def compile_kernels() -> None:
-    """Compile (or load from the cache) what the searches call, so that no decision pays for it."""
-    if compiled_rescore is None or compiled_lowest is None:
-        return
-    gpus, nodes, out = (
-        np.zeros((1, 1, GPU_COLUMNS), np.int64),
-        np.zeros((1, NODE_COLUMNS), np.int64),
-        np.zeros((2, 1), np.int64),
+@register_jitable
+def _gpu_offer(
+    gpu: Row, node: Row, ask: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]
+) -> Offer:
+    """One share on one GPU; ``choice`` is its rank and what is left, ``context`` sums, term and tables."""
+    rank, left = choice
+    term = context[1]
+    empty = gpu[k.MODE] == k.EMPTY
+    taken = gpu[k.FREE_MILLI] - left
+    strand = 0
+    if ask[k.WEIGHS_FRAGMENTS] != 0:
+        strand = _stranding(gpu, choice, context)
+    return Offer(
+        rank,
+        taken,
+        left,
+        node[k.FREE_SUM] - taken,
+        ask[k.CPU],
+        node[k.CPU_FREE] - ask[k.CPU],
+        node[k.RAM_FREE] - ask[k.RAM],
+        node[k.SIZE],
+        node[k.EMPTIES],
+        1 if empty else 0,
+        gpu[k.CLIENTS],
+        2 if rank == k.EXCLUSIVE_RANK else 1,
+        node[k.SHAPES],
+        strand,
+        (term[k.SENSES] * gpu[k.PRESSURE] + term[k.SENSES_2] * gpu[k.PRESSURE_2]) // 1000,
+        (term[k.PRESSES] * gpu[k.SENSITIVITY] + term[k.PRESSES_2] * gpu[k.SENSITIVITY_2]) // 1000,
+        term[k.PRICE] if empty else 0,
     )
-    tables = np.zeros(1, np.int8), np.zeros((1, 1, 1), np.int8), np.zeros((1, 1, 1), np.int8)
-    ask, terms = np.zeros(ASK_ENTRIES, np.int64), np.zeros((1, TERM_COLUMNS), np.int64)
-    compiled_rescore(np.zeros(1, np.int64), gpus, nodes, ask, terms, *tables, out)
-    compiled_lowest(out[0])
 
 
-def pick_slots(gpus: Table, ask: Row, tables: Tables) -> list[int]:
-    """The slots of the best ``ask[GPUS]`` GPUs of a node that can hold the request, ties by slot."""
-    terms, allowed, start, _room = tables
+@register_jitable
+def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) -> tuple[int, int, int]:
+    """Score of a node, how many workers it can hold (an upper bound), and the choice of mode and slot.
+
+    Exact for one GPU a worker; for several the slot means nothing.
+    """
+    workers = workers_beside_gpus(node, ask)
+    wanted = ask[k.GPUS]
+    if workers <= 0:
+        return k.BAD, 0, 0
+    if wanted == 0:
+        return scores[0](_bare_offer(node, ask)), workers, 0
+    if wanted == 1:
+        best, shares, choice = _best_gpu(gpus, node, ask, tables, scores)
+    else:
+        best, shares, choice = _best_set(gpus, node, ask, tables, scores)
+    if best == k.BAD:
+        return k.BAD, 0, 0
+    return best, min(workers, shares), choice
+
+
+@register_jitable
+def _bare_offer(node: Row, ask: Row) -> Offer:
+    cpu, ram = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM]
+    size, empties, shapes = node[k.SIZE], node[k.EMPTIES], node[k.SHAPES]
+    return Offer(0, 0, 0, node[k.FREE_SUM], ask[k.CPU], cpu, ram, size, empties, 0, 0, 0, shapes, 0, 0, 0, 0)
+
+
+@register_jitable
+def _best_gpu(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) -> tuple[int, int, int]:
+    """Best score over GPUs and modes, shares that fit in all, and the choice; ties by mode, then slot."""
+    terms = tables[0]
+    score, within = scores
+    best = k.BAD
+    best_within = k.BAD
+    best_rank = k.RANKS
+    choice = 0
+    shares = 0
+    summed = False
+    sums = (0, 0, 0, 0, 0)
+    for j in range(len(gpus)):
+        gpu = gpus[j]
+        room = 0
+        for rank in range(k.RANKS):
+            if (ask[k.OFFERED] >> rank) & 1 == 0:
+                continue
+            term = terms[rank][gpu[k.MODEL]]
+            left = left_on_gpu(gpu, rank, ask, term, tables)
+            if left < 0:
+                continue
+            if not summed:
+                sums = _node_sums(gpus, node, ask, tables[4])
+                summed = True
+            room = max(room, room_on_gpu(gpu, rank, term, tables))
+            offer = _gpu_offer(gpu, node, ask, (rank, left), (sums, term, tables))
+            value = score(offer) + ask[k.MODE_STEP] * rank
+            if value > best:
+                continue
+            inside = within(offer)
+            if value < best or inside < best_within or (inside == best_within and rank < best_rank):
+                best = value
+                best_within = inside
+                best_rank = rank
+                choice = rank * k.SLOTS + j
+        shares += room
+    return best, shares, choice
+
+
+@register_jitable
+def _best_set(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) -> tuple[int, int, int]:
+    """Best score over modes of several GPUs at once, how many such sets fit, and the mode."""
+    best = k.BAD
+    choice = 0
+    shares = 0
+    wanted = ask[k.GPUS]
+    for rank in range(k.RANKS):
+        if (ask[k.OFFERED] >> rank) & 1 == 0:
+            continue
+        fitting = 0
+        room = 0
+        for j in range(len(gpus)):
+            term = tables[0][rank][gpus[j][k.MODEL]]
+            if left_on_gpu(gpus[j], rank, ask, term, tables) >= 0:
+                fitting += 1
+                room += room_on_gpu(gpus[j], rank, term, tables)
+        if fitting < wanted:
+            continue
+        shares += room // wanted
+        if rank == k.EXCLUSIVE_RANK:
+            value = scores[0](_whole_offer(gpus, node, ask, tables))
+        else:
+            value = scores[0](_set_offer(gpus, node, ask, rank, (tables, scores)))
+        value += ask[k.MODE_STEP] * rank
+        if value < best:
+            best = value
+            choice = rank * k.SLOTS
+    return best, shares, choice
+
+
+@register_jitable
+def _whole_offer(gpus: Table, node: Row, ask: Row, tables: Tables) -> Offer:
+    """Several whole GPUs."""
+    wanted = ask[k.GPUS]
+    mix = tables[4]
+    strand = 0
+    cpu, ram, empties = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM], node[k.EMPTIES]
+    if ask[k.WEIGHS_FRAGMENTS] != 0:
+        now = f.runnable(node[k.CPU_FREE], node[k.RAM_FREE], mix) & f.by_empties(empties, mix)
+        after = f.runnable(cpu, ram, mix) & f.by_empties(empties - wanted, mix)
+        strand = stranded(gpus, after, wanted, mix) - stranded(gpus, now, 0, mix)
+    taken = 1000 * wanted
+    return Offer(
+        k.EXCLUSIVE_RANK,
+        taken,
+        0,
+        node[k.FREE_SUM] - taken,
+        ask[k.CPU],
+        cpu,
+        ram,
+        node[k.SIZE],
+        empties,
+        wanted,
+        0,
+        1 << min(wanted, k.MOST_SHAPES),
+        node[k.SHAPES],
+        strand,
+        0,
+        0,
+        0,
+    )
+
+
+@register_jitable
+def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, Any]) -> Offer:
+    """The best GPUs for one share each, one after the other, as one offer; ties by slot."""
+    tables, scores = context
+    score, within = scores
+    sums = _node_sums(gpus, node, ask, tables[4])
+    taken = 0
+    left_sum = 0
+    opened = 0
+    residents = 0
+    strand = 0
+    suffered = 0
+    inflicted = 0
+    price = 0
+    last = -k.BAD
+    last_within = -k.BAD
+    last_j = -1
+    for _ in range(ask[k.GPUS]):
+        best = k.BAD
+        best_within = k.BAD
+        best_j = -1
+        pick = Offer(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        for j in range(len(gpus)):
+            term = tables[0][rank][gpus[j][k.MODEL]]
+            left = left_on_gpu(gpus[j], rank, ask, term, tables)
+            if left >= 0:
+                offer = _gpu_offer(gpus[j], node, ask, (rank, left), (sums, term, tables))
+                value = score(offer)
+                inside = within(offer)
+                later = inside > last_within or (inside == last_within and j > last_j)
+                if value < last or (value == last and not later):
+                    continue
+                if value < best or (value == best and inside < best_within):
+                    best = value
+                    best_within = inside
+                    best_j = j
+                    pick = offer
+        last = best
+        last_within = best_within
+        last_j = best_j
+        taken += pick.taken
+        left_sum += pick.gpu_left
+        opened += pick.opened
+        residents += pick.residents
+        strand += pick.stranded
+        suffered += pick.suffered
+        inflicted += pick.inflicted
+        price += pick.price
+    cpu, ram = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM]
+    return Offer(
+        rank,
+        taken,
+        left_sum,
+        node[k.FREE_SUM] - taken,
+        ask[k.CPU],
+        cpu,
+        ram,
+        node[k.SIZE],
+        node[k.EMPTIES],
+        opened,
+        residents,
+        1,
+        node[k.SHAPES],
+        strand,
+        suffered,
+        inflicted,
+        price,
+    )
+
+
+def pick_slots(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Tables, Scores]) -> list[int]:
+    """The slots of a node for a request, best first, ties by slot: all that fit in this mode."""
+    tables, (score, within) = context
+    sums = _node_sums(gpus, node, ask, tables[4])
     offers = []
     for j, gpu in enumerate(gpus):
-        left = left_on_gpu(gpu, ask, terms, allowed, start)
+        term = tables[0][rank][gpu[k.MODEL]]
+        left = left_on_gpu(gpu, rank, ask, term, tables)
         if left >= 0:
-            offers.append((ask[GPU_WEIGHT] * left, j))
+            value = inside = 0
+            if rank != k.EXCLUSIVE_RANK:
+                offer = _gpu_offer(gpu, node, ask, (rank, left), (sums, term, tables))
+                value, inside = score(offer), within(offer)
+            offers.append((value, inside, j))
     offers.sort()
-    return [j for _score, j in offers[: ask[GPUS]]]
+    return [j for _value, _inside, j in offers]

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from placement.cluster import Holder
 from placement.lifecycle import JobRecord, Transition
+from placement.lodgings import Holder
 from placement.model import Command, Isolation, Job, Profile
 
 

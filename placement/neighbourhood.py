@@ -6,10 +6,11 @@ kept in the cluster's arrays; a model is asked once per new neighbourhood, not o
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.interference import Resident
-from placement.model import Mode
+from placement.model import Mode, Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,30 +56,51 @@ def _order(neighbour: Neighbour) -> tuple[str, str, int, float]:
     return (name, resident.mode.value, resident.compute_milli, neighbour.max_slowdown or 0.0)
 
 
+Token = tuple[int, str, int, float]
+"""What of a resident matters to its neighbours, comparable; equal tokens are interchangeable residents."""
+
+Known = tuple[Profile | None, Mode, int, float | None]
+"""Profile, mode, compute in thousandths and promise of a resident."""
+
+
+def token_of(known: Known) -> Token | None:
+    """The token of a resident; None for one of whom nothing is known and who was promised nothing."""
+    profile, mode, milli, max_slowdown = known
+    if profile is None and max_slowdown is None:
+        return None
+    # Profiles hold a mapping and cannot be hashed; within one scheduler a changed profile is a new object.
+    return (0 if profile is None else id(profile), mode.value, milli, max_slowdown or 0.0)
+
+
 class NeighbourhoodTable:
-    """Numbers for neighbourhoods, given once and kept for the life of the table."""
+    """Numbers for neighbourhoods, given once; the neighbourhood itself is made when somebody asks for it."""
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
-        self.all: list[Neighbourhood] = []
+        self._known: list[tuple[str, int, tuple[Known, ...]]] = []
+        self._made: dict[int, Neighbourhood] = {}
         self.promised = False
         """Whether any resident of any of them has ever been promised anything."""
 
     def __len__(self) -> int:
-        return len(self.all)
+        return len(self._known)
 
-    def number(self, neighbourhood: Neighbourhood) -> int:
-        """The number of this neighbourhood."""
-        key = (neighbourhood.kind, neighbourhood.opaque, *map(_identity, neighbourhood.neighbours))
+    def __getitem__(self, number: int) -> Neighbourhood:
+        made = self._made.get(number)
+        if made is None:
+            gpu_model, kind, known = self._known[number]
+            residents = [Neighbour(Resident(k[0], k[1], k[2]), k[3]) for k in known]
+            made = self._made[number] = neighbourhood_of(gpu_model, kind, residents)
+        return made
+
+    def number(self, gpu_model: str, kind: int, residents: Sequence[tuple[Token | None, Known]]) -> int:
+        """The number of the neighbourhood of these residents on a GPU of that kind, whatever their order."""
+        tokens = sorted(token for token, _known in residents if token is not None)
+        opaque = next((known[1].value for token, known in residents if token is None), "")
+        key = (kind, opaque, *tokens)
         number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[key] = len(self.all)
-            self.all.append(neighbourhood)
-            self.promised |= neighbourhood.promised
+            number = self._numbers[key] = len(self._known)
+            self._known.append((gpu_model, kind, tuple(known for _token, known in residents)))
+            self.promised = self.promised or any(known[3] is not None for _token, known in residents)
         return number
-
-
-def _identity(neighbour: Neighbour) -> tuple[object, ...]:
-    # Profiles hold a mapping and cannot be hashed; within one scheduler a changed profile is a new object.
-    resident = neighbour.resident
-    return (id(resident.profile), resident.mode, resident.compute_milli, neighbour.max_slowdown)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from placement import kernels as k
+from placement import columns as k
 from placement.ask import Demand
 from placement.attempts import Attempts
 from placement.cluster import Cluster
@@ -125,7 +125,7 @@ class Placer:
         return True
 
     def _place(self, record: JobRecord, demand: Demand) -> tuple[Assignment, ...] | None:
-        if self._search.workers_that_fit(demand) < record.job.workers:
+        if not self._search.promising(demand, record.job):
             return None
         candidates = self._search.candidate_nodes(demand)
         reasons = ruled_out(self._search, demand) if self.explains else {}
@@ -149,16 +149,15 @@ class Placer:
 
     def _hope_for(self, demand: Demand) -> bool:
         """Whether what was freed on the way, as far as it is still free, might be what a demand lacked."""
-        if demand.generation != self.cluster.generation:
-            self._search.asks_of(demand)
-        if demand.only_whole:
+        ask = self._search.ask_of(demand)
+        if ask.only_whole:
             empties = self.cluster.nodes[:, k.EMPTIES]
             return any(empties.item(row) >= demand.request.gpus for row in self._hope_rows)
         if self._hope is None:
             gpus = self.cluster.gpus[self._hope_rows]
             milli, memory = gpus[:, :, k.FREE_MILLI], gpus[:, :, k.FREE_MEMORY]
             self._hope = int(milli.max(initial=0)), int(memory.max(initial=0))
-        enough = demand.least_milli <= self._hope[0] and demand.least_memory <= self._hope[1]
+        enough = ask.least_milli <= self._hope[0] and ask.least_memory <= self._hope[1]
         return enough or demand.request.gpus == 0
 
     def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:

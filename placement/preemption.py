@@ -8,11 +8,12 @@ from functools import partial
 
 import numpy as np
 
-from placement import kernels as k
+from placement import columns as k
 from placement.ask import Demand
-from placement.cluster import Cluster, Holder
-from placement.kernels import Ints
+from placement.cluster import Cluster
+from placement.columns import Ints
 from placement.lifecycle import JobRecord
+from placement.lodgings import Holder
 from placement.model import Assignment
 from placement.search import Search
 from placement.stakes import Stakes, needed
@@ -126,15 +127,14 @@ class Preemption:
 
     def _counting_decides(self, demand: Demand) -> bool:
         """Whether counting empty GPUs is all there is to a fit."""
-        asks = self._search.asks_of(demand)
-        if len(asks) != 1 or demand.request.cpu_milli or demand.request.ram_bytes:
+        ask = self._search.ask_of(demand)
+        if not ask.only_whole or demand.request.cpu_milli or demand.request.ram_bytes:
             return False
-        return bool(asks[0].entries[k.KIND] == k.EXCLUSIVE and asks[0].terms[:, k.MILLI].all())
+        return bool(ask.terms[k.EXCLUSIVE_RANK, :, k.MILLI].all())
 
     def _least_milli(self, demand: Demand) -> int:
         """The least compute that a worker could do with on any node, in thousandths of a GPU."""
-        self._search.asks_of(demand)
-        return max(demand.request.gpus * demand.least_milli, 1)
+        return max(demand.request.gpus * self._search.ask_of(demand).least_milli, 1)
 
     def _gang_fits(self, wish: Wish, holder: Holder) -> bool:
         if self._search.workers_that_fit(wish.demand) < wish.record.job.workers:

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from placement.attempts import Attempts
-from placement.cluster import Cluster, Tenancy
+from placement.cluster import Cluster
 from placement.explain import explain_placed, explain_waiting, rejection
 from placement.interference import InterferenceModel, NoInterference
 from placement.ledger import Ledger
 from placement.lifecycle import ENDED, HOLDING, JobRecord, JobState, Move, Transition
+from placement.lodgings import Tenancy
 from placement.model import (
     Command,
     Event,
@@ -31,6 +32,7 @@ from placement.model import (
     WorkerExited,
     WorkerStarted,
 )
+from placement.options import PLAIN, Options
 from placement.placer import Placer
 from placement.policies import Policy
 from placement.reports import Reports
@@ -65,16 +67,14 @@ class Snapshot:
 class Scheduler:
     """Decides for one cluster by one policy."""
 
-    def __init__(
-        self, policy: Policy, belief: InterferenceModel, *, seed: int = 0, compiled: bool = True
-    ) -> None:
+    def __init__(self, policy: Policy, belief: InterferenceModel, options: Options = PLAIN) -> None:
         self.policy = policy
         self.belief = belief
-        self.cluster = Cluster()
+        self.cluster = Cluster(options.mix, belief)
         self.events = 0
-        weights = policy.placement.weights
-        self._search = Search(self.cluster, weights, belief, seed=seed, compiled=compiled)
-        self._bare = Search(Cluster(), weights, NoInterference(), compiled=compiled)
+        self._search = Search(self.cluster, policy.placement, belief, options)
+        bare = Options(compiled=options.compiled, exact=True)
+        self._bare = Search(Cluster(options.mix), policy.placement, NoInterference(), bare)
         self._ledger = Ledger()
         self._attempts = Attempts(self._ledger)
         self._placer = Placer(self._ledger, self._attempts, policy, self._search)
@@ -98,7 +98,13 @@ class Scheduler:
         self._placer.decide(now_s, self._reject)
         if self._impatient:
             self._turn_away(now_s)
-        return Step(*self._ledger.close_page())
+        step = Step(*self._ledger.close_page())
+        for transition in step.transitions:
+            if transition.after in ENDED:
+                job = self.record(transition.job_id).job
+                self._search.left(job, self._ledger.profile_of(job))
+        self._search.tidy()
+        return step
 
     def next_deadline_s(self) -> float | None:
         """When the earliest time limit of a running job ends, None if there is none; step again then."""
@@ -150,7 +156,7 @@ class Scheduler:
         if self._ledger.find(job.job_id) is not None:
             return
         record = JobRecord(job)
-        self._ledger.enter(record)
+        self._enter(record)
         self._ledger.note(Transition(job.job_id, 0, None, JobState.QUEUED, now_s))
         if self.cluster.members and not self._could_ever_fit(record):
             self._reject(record, now_s, self._bare)
@@ -158,6 +164,10 @@ class Scheduler:
         self._placer.queue(record)
         if job.immediate:
             self._impatient.append(record)
+
+    def _enter(self, record: JobRecord) -> None:
+        self._ledger.enter(record)
+        self._search.entered(record.job, self._ledger.profile_of(record.job))
 
     def _could_ever_fit(self, record: JobRecord) -> bool:
         """Whether the cluster could hold the job if it were empty and every node available."""
@@ -258,12 +268,10 @@ class Scheduler:
         policy: Policy,
         belief: InterferenceModel,
         snapshot: Snapshot,
-        *,
-        seed: int = 0,
-        compiled: bool = True,
+        options: Options = PLAIN,
     ) -> Scheduler:
         """A scheduler that decides exactly as the one that the snapshot was taken of."""
-        self = cls(policy, belief, seed=seed, compiled=compiled)
+        self = cls(policy, belief, options)
         for search in (self._search, self._bare):
             search.cluster.set_nodes(node for node, _up in snapshot.nodes)
         for node, up in snapshot.nodes:
@@ -271,7 +279,7 @@ class Scheduler:
         self._ledger.profiles.update({profile.name: profile for profile in snapshot.profiles})
         records = sorted(snapshot.records, key=lambda record: record.job.sequence)
         for record in records:
-            self._ledger.enter(record)
+            self._enter(record)
             if record.state in HOLDING:
                 self._placer.resume(record)
         for record in records:

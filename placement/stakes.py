@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement.cluster import Cluster
-from placement.kernels import Ints
+from placement.columns import Ints
 from placement.lifecycle import JobRecord
 from placement.model import WHOLE_GPU_MILLI, Mode
 from placement.waiting import RankKey

@@ -2,69 +2,105 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from placement import kernels as k
-from placement.kernels import Ints
+from placement import columns as k
+from placement import fragments as f
+from placement.columns import Ints
+from placement.kernels import Scores
+from placement.policies.offer import Offer
+
+Bools = npt.NDArray[np.bool_]
 
 
-def rescore(rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, ...], out: Ints) -> int:
-    """Score rows into ``out[0]``, their workers into ``out[1]``; returns the change of the sum."""
+@dataclass(slots=True)
+class _Sight:
+    """Some nodes and a request; ``gpu`` is int64 [nodes, slots, columns], ``node`` int64 [nodes, columns]."""
+
+    gpu: Ints
+    node: Ints
+    ask: Ints
+    tables: tuple[Any, ...]
+    scores: Scores
+
+    def of_node(self, column: int) -> Ints:
+        """A column of the nodes, beside their GPUs, int64 [nodes, 1]."""
+        figures: Ints = self.node[:, column, None]
+        return figures
+
+
+def offers(rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, ...], scores: Scores) -> Any:
+    """Scores, workers and choices of these nodes, int64 [rows] each."""
     gpus, nodes = state
-    node = nodes[rows]
-    workers = np.full(len(rows), k.MANY, np.int64)
+    sight = _Sight(gpus[rows], nodes[rows], ask, tables, scores)
+    workers = _workers_beside_gpus(sight)
+    if ask[k.GPUS] == 0:
+        values, shares, choices = _bare(sight), workers, np.zeros(len(rows), np.int64)
+    elif ask[k.GPUS] == 1:
+        values, shares, choices = _best_gpu(sight)
+    else:
+        values, shares, choices = _best_set(sight)
+    workers = np.minimum(workers, shares)
+    fits = (workers > 0) & (values != k.BAD)
+    return np.where(fits, values, k.BAD), np.where(fits, workers, 0), np.where(fits, choices, 0)
+
+
+def _workers_beside_gpus(sight: _Sight) -> Ints:
+    node, ask = sight.node, sight.ask
+    workers = np.full(len(node), k.MANY, np.int64)
     for asked, free in ((k.CPU, k.CPU_FREE), (k.RAM, k.RAM_FREE)):
         if ask[asked] > 0:
             workers = np.minimum(workers, node[:, free] // ask[asked])
     workers[(workers < 0) | (node[:, k.UP] == 0)] = 0
-    if ask[k.KIND] == k.CPU_ONLY:
-        score = ask[k.NODE_WEIGHT] * node[:, k.FREE_SUM]
-    else:
-        score, fitting = _gpu_offers(gpus[rows], node, ask, tables)
-        workers = np.minimum(workers, fitting)
-    score = np.where(workers > 0, score, k.BAD)
-    change = int((workers - out[1, rows]).sum())
-    out[0, rows], out[1, rows] = score, workers
-    return change
+    return workers
 
 
-def _gpu_offers(gpu: Ints, node: Ints, ask: Ints, tables: tuple[Any, ...]) -> tuple[Ints, Ints]:
-    """Score and workers by GPUs alone, for each node."""
-    terms, allowed, start, room = tables
-    term = terms[gpu[..., k.MODEL]]
-    kind, wanted = int(ask[k.KIND]), int(ask[k.GPUS])
+def _bare(sight: _Sight) -> Ints:
+    node, ask = sight.node, sight.ask
+    zero = np.zeros(len(node), np.int64)
+    cpu, ram = node[:, k.CPU_FREE] - ask[k.CPU], node[:, k.RAM_FREE] - ask[k.RAM]
+    size, empties, shapes = node[:, k.SIZE], node[:, k.EMPTIES], node[:, k.SHAPES]
+    rest = (node[:, k.FREE_SUM], zero + ask[k.CPU], cpu, ram, size, empties, zero, zero, zero, shapes)
+    return zero + sight.scores[0](Offer(zero, zero, zero, *rest, zero, zero, zero, zero))
+
+
+def _ranks(ask: Ints) -> list[int]:
+    return [rank for rank in range(k.RANKS) if int(ask[k.OFFERED]) >> rank & 1]
+
+
+def _fit(sight: _Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
+    """Which GPUs fit in this mode, compute left, shares that fit, and the terms of each GPU."""
+    terms, refused, start, room, _mix = sight.tables
+    gpu = sight.gpu
+    term = terms[rank][gpu[..., k.MODEL]]
     mode = gpu[..., k.MODE]
-    fits = (mode == k.EMPTY) if kind == k.EXCLUSIVE else (mode == k.EMPTY) | (mode == kind)
-    fits &= (term[..., k.MILLI] > 0) & (allowed[gpu[..., k.NEIGHBOURHOOD]] != 0)
-    if kind == k.EXCLUSIVE:
-        left, shares = np.zeros_like(mode), np.ones_like(mode)
-    elif kind == k.MIG:
+    fits = (mode == k.EMPTY) | (mode == k.MODE_OF_RANK[rank])
+    if rank == k.EXCLUSIVE_RANK:
+        fits = mode == k.EMPTY
+    fits &= term[..., k.MILLI] > 0
+    number = gpu[..., k.NEIGHBOURHOOD]
+    if refused.shape[1]:
+        known = number < refused.shape[1]
+        fits &= ~(known & (refused[rank][np.where(known, number, 0)] != 0))
+    if rank == k.EXCLUSIVE_RANK:
+        return fits, np.zeros_like(mode), np.ones_like(mode), term
+    if rank == k.MIG_RANK:
         at = (gpu[..., k.MODEL], gpu[..., k.MIG_STATE], term[..., k.PROFILE])
         fits &= start[at] >= 0
         used = (gpu[..., k.MIG_STATE] >> 8) & 7
         slices = np.maximum(term[..., k.SLICES], 1)
-        left = (slices - used - term[..., k.CUT]) * 1000 // slices
-        shares = room[at].astype(np.int64)
-    else:
-        fits &= _share_fits(gpu, term, ask)
-        left = gpu[..., k.FREE_MILLI] - term[..., k.MILLI]
-        shares = _share_room(gpu, term, kind)
-    scores = np.where(fits, ask[k.GPU_WEIGHT] * left, k.BAD)
-    order = np.argsort(scores, axis=1, kind="stable")[:, :wanted]
-    enough = fits.sum(1) >= wanted
-    chosen = np.take_along_axis(scores, order, 1)
-    taken = np.take_along_axis(gpu[..., k.FREE_MILLI] - left, order, 1).sum(1)
-    total = np.where(enough[:, None], chosen, 0).sum(1) + ask[k.NODE_WEIGHT] * (node[:, k.FREE_SUM] - taken)
-    return total, np.where(enough, np.where(fits, shares, 0).sum(1) // wanted, 0)
+        return fits, (slices - used - term[..., k.CUT]) * 1000 // slices, room[at].astype(np.int64), term
+    fits &= _share_fits(gpu, term, sight.ask)
+    return fits, gpu[..., k.FREE_MILLI] - term[..., k.MILLI], _share_room(gpu, term), term
 
 
-def _share_fits(gpu: Ints, term: Ints, ask: Ints) -> npt.NDArray[np.bool_]:
+def _share_fits(gpu: Ints, term: Ints, ask: Ints) -> Bools:
     fits = (gpu[..., k.FREE_MILLI] >= term[..., k.MILLI]) & (gpu[..., k.FREE_MEMORY] >= term[..., k.MEMORY])
-    if ask[k.KIND] == k.MPS:
-        fits &= gpu[..., k.CLIENTS] < k.MPS_CLIENTS
+    fits &= gpu[..., k.CLIENTS] < term[..., k.CLIENT_LIMIT]
     tenant = gpu[..., k.TENANT]
     apart = (tenant != k.NOBODY) & (tenant != ask[k.ASKER])
     if not ask[k.ISOLATING]:
@@ -73,12 +109,256 @@ def _share_fits(gpu: Ints, term: Ints, ask: Ints) -> npt.NDArray[np.bool_]:
     return fits
 
 
-def _share_room(gpu: Ints, term: Ints, kind: int) -> Ints:
+def _share_room(gpu: Ints, term: Ints) -> Ints:
     shares = gpu[..., k.FREE_MILLI] // np.maximum(term[..., k.MILLI], 1)
     memory = term[..., k.MEMORY]
-    shares = np.where(
-        memory > 0, np.minimum(shares, gpu[..., k.FREE_MEMORY] // np.maximum(memory, 1)), shares
+    within = np.minimum(shares, gpu[..., k.FREE_MEMORY] // np.maximum(memory, 1))
+    shares = np.where(memory > 0, within, shares)
+    room: Ints = np.minimum(shares, term[..., k.CLIENT_LIMIT] - gpu[..., k.CLIENTS])
+    return room
+
+
+# -- fragments ---------------------------------------------------------------------------------------------
+
+
+def _at_step(amount: Ints, count: int, at: int, mix: Ints) -> Ints:
+    steps = mix[at : at + count]
+    reached = np.searchsorted(steps, amount, side="right")
+    return np.where(reached > 0, mix[at + count + np.maximum(reached, 1) - 1], 0)
+
+
+def _popularity(mask: Ints, kind: Ints, mix: Ints) -> Ints:
+    total = np.zeros_like(mask)
+    at, most = int(mix[f.POPULAR_AT]) + kind * 2048, int(mask.max(initial=0))
+    while most:
+        total += mix[at + (mask & 255)]
+        mask, at, most = mask >> 8, at + 256, most >> 8
+    return total
+
+
+def _stranded(free: Ints, kind: Ints, usable: Ints, mix: Ints) -> Ints:
+    wasted: Ints = free * (f.WHOLE - _popularity(usable, kind, mix))
+    return wasted
+
+
+def _runnable(sight: _Sight, cpu: Ints | int, ram: Ints | int) -> Ints:
+    mix, node = sight.tables[4], sight.node
+    by_cpu = _at_step(node[:, k.CPU_FREE] - cpu, int(mix[f.CPU_N]), int(mix[f.CPU_AT]), mix)
+    return by_cpu & _at_step(node[:, k.RAM_FREE] - ram, int(mix[f.RAM_N]), int(mix[f.RAM_AT]), mix)
+
+
+def _by_empties(empties: Ints, mix: Ints) -> Ints:
+    masks: Ints = mix[int(mix[f.EMPTIES_AT]) + np.clip(empties, 0, 64)]
+    return masks
+
+
+def _free(sight: _Sight) -> Ints:
+    return np.where(sight.gpu[..., k.MODE] == k.ABSENT, 0, sight.gpu[..., k.FREE_MILLI])
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Stranded compute per node: now, and after without and with an empty GPU less; int64 [nodes, 1]."""
+
+    now: Ints
+    shut: Ints
+    opened: Ints
+    runnable_shut: Ints
+    runnable_opened: Ints
+
+
+def _sums(sight: _Sight) -> _Sums:
+    ask, mix, empties = sight.ask, sight.tables[4], sight.node[:, k.EMPTIES]
+    after = _runnable(sight, ask[k.CPU], ask[k.RAM])
+    masks = (
+        _runnable(sight, 0, 0) & _by_empties(empties, mix),
+        after & _by_empties(empties, mix),
+        after & _by_empties(empties - 1, mix),
     )
-    if kind == k.MPS:
-        shares = np.minimum(shares, k.MPS_CLIENTS - gpu[..., k.CLIENTS])
-    return shares
+    free, usable, kind = _free(sight), sight.gpu[..., k.USABLE], sight.gpu[..., k.MODEL]
+    now, shut, opened = (_stranded(free, kind, usable & m[:, None], mix).sum(1, keepdims=True) for m in masks)
+    return _Sums(now, shut, opened, masks[1][:, None], masks[2][:, None])
+
+
+def _usable_after(sight: _Sight, rank: int, left: Ints, term: Ints) -> Ints:
+    start, mix, gpu = sight.tables[2], sight.tables[4], sight.gpu
+    kind = gpu[..., k.MODEL]
+    if rank == k.MIG_RANK:
+        first = np.maximum(start[kind, gpu[..., k.MIG_STATE], term[..., k.PROFILE]].astype(np.int64), 0)
+        state = gpu[..., k.MIG_STATE] | (((1 << term[..., k.CELLS]) - 1) << first)
+        state = (state | (term[..., k.MEDIA] << 11)) + (term[..., k.CUT] << 8)
+        found: Ints = mix[int(mix[f.MIG_AT]) + kind * 4096 + np.minimum(state, 4095)]
+        return found
+    plane = rank * int(mix[f.KINDS]) + kind
+    mask = mix[int(mix[f.SHARE_AT]) + plane * 1001 + np.maximum(left, 0)]
+    memory = gpu[..., k.FREE_MEMORY] - term[..., k.MEMORY]
+    mask = mask & _at_step(memory, int(mix[f.MEMORY_N]), int(mix[f.MEMORY_AT]), mix)
+    return np.where(gpu[..., k.CLIENTS] + 1 >= term[..., k.CLIENT_LIMIT], 0, mask)
+
+
+def _stranding(sight: _Sight, rank: int, fitted: tuple[Ints, Ints], sums: _Sums | None) -> Ints | int:
+    """Growth of each node's stranded compute, per GPU that would take a share."""
+    if sums is None:
+        return 0
+    left, term = fitted
+    gpu, mix = sight.gpu, sight.tables[4]
+    empty = gpu[..., k.MODE] == k.EMPTY
+    beside = np.where(empty, sums.opened, sums.shut)
+    runnable = np.where(empty, sums.runnable_opened, sums.runnable_shut)
+    kind = gpu[..., k.MODEL]
+    before = _stranded(_free(sight), kind, gpu[..., k.USABLE] & runnable, mix)
+    after: Ints | int = 0
+    if rank != k.EXCLUSIVE_RANK:
+        usable = _usable_after(sight, rank, left, term) & runnable
+        after = _stranded(np.maximum(left, 0), kind, usable, mix)
+    return beside - before + after - sums.now
+
+
+# -- offers ------------------------------------------------------------------------------------------------
+
+
+def _offer(sight: _Sight, rank: int, fitted: tuple[Ints, Ints], sums: _Sums | None) -> Offer:
+    left, term = fitted
+    gpu, ask = sight.gpu, sight.ask
+    empty = (gpu[..., k.MODE] == k.EMPTY).astype(np.int64)
+    taken = gpu[..., k.FREE_MILLI] - left
+    suffered = term[..., k.SENSES] * gpu[..., k.PRESSURE] + term[..., k.SENSES_2] * gpu[..., k.PRESSURE_2]
+    inflicted = (
+        term[..., k.PRESSES] * gpu[..., k.SENSITIVITY] + term[..., k.PRESSES_2] * gpu[..., k.SENSITIVITY_2]
+    )
+    return Offer(
+        np.full_like(taken, rank),
+        taken,
+        left,
+        sight.of_node(k.FREE_SUM) - taken,
+        np.full_like(taken, ask[k.CPU]),
+        sight.of_node(k.CPU_FREE) - ask[k.CPU],
+        sight.of_node(k.RAM_FREE) - ask[k.RAM],
+        sight.of_node(k.SIZE),
+        sight.of_node(k.EMPTIES),
+        empty,
+        gpu[..., k.CLIENTS],
+        np.full_like(taken, 2 if rank == k.EXCLUSIVE_RANK else 1),
+        sight.of_node(k.SHAPES),
+        np.zeros_like(taken) + _stranding(sight, rank, fitted, sums),
+        suffered // 1000,
+        inflicted // 1000,
+        term[..., k.PRICE] * empty,
+    )
+
+
+def _scored(sight: _Sight, rank: int, sums: _Sums | None) -> tuple[Bools, Ints, Ints, Offer]:
+    """Which GPUs fit, their score (BAD where not), their room, and their offers."""
+    fits, left, room, term = _fit(sight, rank)
+    offer = _offer(sight, rank, (left, term), sums)
+    scores = np.zeros_like(left) + sight.scores[0](offer)
+    return fits, np.where(fits, scores, k.BAD), np.where(fits, room, 0), offer
+
+
+def _best_gpu(sight: _Sight) -> tuple[Ints, Ints, Ints]:
+    sums = _sums(sight) if sight.ask[k.WEIGHS_FRAGMENTS] else None
+    width, ranks = sight.gpu.shape[1], _ranks(sight.ask)
+    columns, inside, room = [], [], np.zeros(sight.gpu.shape[:2], np.int64)
+    for rank in ranks:
+        fits, scores, here, offer = _scored(sight, rank, sums)
+        columns.append(np.where(fits, scores + sight.ask[k.MODE_STEP] * rank, k.BAD))
+        inside.append(np.zeros_like(scores) + sight.scores[1](offer))
+        room = np.maximum(room, here)
+    if not columns or width == 0:
+        none = np.zeros(len(sight.node), np.int64)
+        return none + k.BAD, none, none
+    table = np.concatenate(columns, axis=1)
+    lowest = table.min(1)
+    # Among equals of a node the second preference decides, then the mode, then the slot.
+    equals = table == lowest[:, None]
+    best = np.where(equals, np.concatenate(inside, axis=1), np.iinfo(np.int64).max).argmin(1)
+    choices = np.array(ranks, np.int64)[best // width] * k.SLOTS + best % width
+    return lowest, room.sum(1), choices
+
+
+def _best_set(sight: _Sight) -> tuple[Ints, Ints, Ints]:
+    count, wanted = len(sight.node), int(sight.ask[k.GPUS])
+    best, choices, shares = (
+        np.full(count, k.BAD, np.int64),
+        np.zeros(count, np.int64),
+        np.zeros(count, np.int64),
+    )
+    sums = _sums(sight) if sight.ask[k.WEIGHS_FRAGMENTS] else None
+    for rank in _ranks(sight.ask):
+        fits, scores, room, offer = _scored(sight, rank, sums)
+        enough = fits.sum(1) >= wanted
+        shares += np.where(enough, room.sum(1) // wanted, 0)
+        if rank == k.EXCLUSIVE_RANK:
+            together = _whole_offer(sight)
+        else:
+            inside = np.where(fits, np.zeros_like(scores) + sight.scores[1](offer), 0)
+            together = _together(offer, np.lexsort((inside, scores), axis=1)[:, :wanted], sight)
+        value = np.where(enough, sight.scores[0](together) + sight.ask[k.MODE_STEP] * rank, k.BAD)
+        choices = np.where(value < best, rank * k.SLOTS, choices)
+        best = np.minimum(best, value)
+    return best, shares, choices
+
+
+def _together(offer: Offer, order: Ints, sight: _Sight) -> Offer:
+    """The offers of the chosen GPUs as one; ``order`` is int64 [nodes, GPUs]."""
+
+    def total(values: Ints) -> Ints:
+        whole = np.broadcast_to(values, sight.gpu.shape[:2])
+        summed: Ints = np.take_along_axis(whole, order, 1).sum(1)
+        return summed
+
+    taken = total(offer.taken)
+    return Offer(
+        offer.mode[:, 0],
+        taken,
+        total(offer.gpu_left),
+        sight.node[:, k.FREE_SUM] - taken,
+        offer.cpu[:, 0],
+        offer.cpu_left[:, 0],
+        offer.ram_left[:, 0],
+        offer.gpus[:, 0],
+        offer.empties[:, 0],
+        total(offer.opened),
+        total(offer.residents),
+        offer.shape[:, 0],
+        offer.shapes[:, 0],
+        total(offer.stranded),
+        total(offer.suffered),
+        total(offer.inflicted),
+        total(offer.price),
+    )
+
+
+def _whole_offer(sight: _Sight) -> Offer:
+    """Several whole GPUs, the first empty ones of each node."""
+    node, ask, mix = sight.node, sight.ask, sight.tables[4]
+    wanted, empties = int(ask[k.GPUS]), node[:, k.EMPTIES]
+    zero = np.zeros(len(node), np.int64)
+    strand = zero
+    if ask[k.WEIGHS_FRAGMENTS]:
+        now = _runnable(sight, 0, 0) & _by_empties(empties, mix)
+        after = _runnable(sight, ask[k.CPU], ask[k.RAM]) & _by_empties(empties - wanted, mix)
+        empty = sight.gpu[..., k.MODE] == k.EMPTY
+        gone = empty & (np.cumsum(empty, 1) <= wanted)
+        free, kind, usable = _free(sight), sight.gpu[..., k.MODEL], sight.gpu[..., k.USABLE]
+        strand = _stranded(np.where(gone, 0, free), kind, usable & after[:, None], mix).sum(1)
+        strand = strand - _stranded(free, kind, usable & now[:, None], mix).sum(1)
+    return Offer(
+        zero + k.EXCLUSIVE_RANK,
+        zero + 1000 * wanted,
+        zero,
+        node[:, k.FREE_SUM] - 1000 * wanted,
+        zero + ask[k.CPU],
+        node[:, k.CPU_FREE] - ask[k.CPU],
+        node[:, k.RAM_FREE] - ask[k.RAM],
+        node[:, k.SIZE],
+        empties,
+        zero + wanted,
+        zero,
+        zero + (1 << min(wanted, k.MOST_SHAPES)),
+        node[:, k.SHAPES],
+        strand,
+        zero,
+        zero,
+        zero,
+    )

@@ -18,8 +18,8 @@ from functools import partial
 from simpy.events import Event as Tick
 
 from placement.decision_log import lines
+from placement.engine import compile_kernels
 from placement.interference import InterferenceModel
-from placement.kernels import compile_kernels
 from placement.lifecycle import ENDED, JobRecord, JobState
 from placement.model import (
     Event,
@@ -34,6 +34,7 @@ from placement.model import (
     WorkerExited,
     WorkerStarted,
 )
+from placement.options import Options
 from placement.policies import policy_named
 from placement.report import JobOutcome, Measured, Metrics, RunCounters, metrics_of, outcome_of
 from placement.scheduler import Scheduler, Step
@@ -87,9 +88,9 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
         UnknownName, InvalidSpec: the policy does not exist.
     """
     loading_s = time.perf_counter()
-    if options.compiled:
-        compile_kernels()
     world = _World(rows, cluster, options)
+    if options.compiled:
+        compile_kernels(world.scheduler.policy.placement)
     begun_s = time.perf_counter()
     with _calm_collector():
         world.run()
@@ -123,7 +124,8 @@ class _World:
     def __init__(self, rows: Sequence[TraceRow], cluster: ClusterSpec, options: SimulationOptions) -> None:
         policy = policy_named(options.policy)
         self.env = Environment()
-        self.scheduler = Scheduler(policy, options.belief, seed=options.seed, compiled=options.compiled)
+        core = Options(seed=options.seed, compiled=options.compiled)
+        self.scheduler = Scheduler(policy, options.belief, core)
         self.decision_log: list[str] = []
         self.rejections: Counter[str] = Counter()
         self._keep_log = options.keep_decision_log

@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from placement.interference.additive import AdditiveCoefficients, AdditiveInterference
-from placement.interference.base import ALONE, UNKNOWN, InterferenceModel, Prediction, Resident
+from placement.interference.base import (
+    ALONE,
+    UNKNOWN,
+    Coupling,
+    InterferenceModel,
+    LinearModel,
+    Prediction,
+    Resident,
+    coupling_of,
+)
 from placement.interference.none import NoInterference
 from placement.model import UnknownName
 
@@ -35,9 +44,12 @@ __all__ = [
     "UNKNOWN",
     "AdditiveCoefficients",
     "AdditiveInterference",
+    "Coupling",
     "InterferenceModel",
+    "LinearModel",
     "NoInterference",
     "Prediction",
     "Resident",
+    "coupling_of",
     "model_named",
 ]

@@ -25,6 +25,18 @@ class Prediction:
     upper: float | None
 
 
+@dataclass(frozen=True, slots=True)
+class Coupling:
+    """A resident's part in a linear forecast, for ranking places quickly; thousandths, two channels.
+
+    The slowdown that neighbours j add to resident i is about the sum over j and channels of
+    sensitivity of i times pressure of j.
+    """
+
+    pressure: tuple[int, int]
+    sensitivity: tuple[int, int]
+
+
 UNKNOWN = Prediction(None, None)
 ALONE = Prediction(1.0, 1.0)
 
@@ -38,3 +50,20 @@ class InterferenceModel(Protocol):
 
     def predict(self, gpu_model: str, residents: tuple[Resident, ...]) -> tuple[Prediction, ...]:
         """One prediction per resident, in the same order, whatever that order is."""
+
+
+class LinearModel(Protocol):
+    """A model whose forecasts are nearly linear may say so: the search then ranks places by it.
+
+    Whether a place keeps all promises is decided by :meth:`InterferenceModel.predict` alone.
+    """
+
+    def coupling(self, gpu_model: str, resident: Resident) -> Coupling | None:
+        """A resident's part in the sum, None if nothing is known of it."""
+
+
+def coupling_of(model: InterferenceModel, gpu_model: str, resident: Resident) -> Coupling | None:
+    """A resident's part in the linear forecast of a model; None where it has no such form."""
+    coupling = getattr(model, "coupling", None)
+    found: Coupling | None = None if coupling is None else coupling(gpu_model, resident)
+    return found

@@ -33,6 +33,7 @@ class Reason(enum.Enum):
     ISOLATION = "neighbour of another tenant"
     OWN_PROMISE = "own slowdown promise would break"
     NEIGHBOUR_PROMISE = "a neighbour's slowdown promise would break"
+    COMPANY = "the policy keeps them apart"
     GANG = "not enough room for all workers at once"
     ORDER = "an earlier job waits for its turn"
     NO_NODES = "no node has joined yet"

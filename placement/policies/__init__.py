@@ -10,18 +10,29 @@ from collections.abc import Callable
 
 from placement.model import InvalidSpec, UnknownName
 from placement.policies.backfill import Backfill
-from placement.policies.base import OrderPolicy, PlacementPolicy, Policy, ScoreWeights, aging_of
+from placement.policies.base import OrderPolicy, Placement, Policy, aging_of
 from placement.policies.best_fit import BestFit
+from placement.policies.clustering import Clustering
+from placement.policies.dot_product import DotProduct
+from placement.policies.fgd import Fgd
 from placement.policies.fifo import Fifo
+from placement.policies.offer import Offer, larger, level, smaller, where
+from placement.policies.packing import Packing
 from placement.policies.random import Random
 from placement.policies.spread import Spread
 from placement.policies.srtf import Srtf
+from placement.policies.worst_fit import WorstFit
 
 ORDERS: dict[str, Callable[[], OrderPolicy]] = {"fifo": Fifo, "backfill": Backfill, "srtf": Srtf}
-PLACEMENTS: dict[str, Callable[[], PlacementPolicy]] = {
+PLACEMENTS: dict[str, Callable[[], Placement]] = {
     "best-fit": BestFit,
+    "worst-fit": WorstFit,
     "spread": Spread,
     "random": Random,
+    "dot-product": DotProduct,
+    "clustering": Clustering,
+    "packing": Packing,
+    "fgd": Fgd,
 }
 
 
@@ -31,7 +42,7 @@ def policy_names() -> tuple[str, ...]:
 
 
 def register(name: str, *, order: Callable[[], OrderPolicy] | None = None,
-             placement: Callable[[], PlacementPolicy] | None = None) -> None:  # fmt: skip
+             placement: Callable[[], Placement] | None = None) -> None:  # fmt: skip
     """Add a policy of one's own under a new name.
 
     Raises:
@@ -77,12 +88,16 @@ def policy_named(spec: str) -> Policy:
 __all__ = [
     "ORDERS",
     "PLACEMENTS",
+    "Offer",
     "OrderPolicy",
-    "PlacementPolicy",
+    "Placement",
     "Policy",
-    "ScoreWeights",
     "aging_of",
+    "larger",
+    "level",
     "policy_named",
     "policy_names",
     "register",
+    "smaller",
+    "where",
 ]

@@ -3,34 +3,54 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, ClassVar, Protocol
 
-from placement.model import Job
+from placement.model import Job, Mode
+from placement.neighbourhood import Neighbour, Neighbourhood
+from placement.policies.offer import Offer
 
 
-@dataclass(frozen=True, slots=True)
-class ScoreWeights:
-    """A placement preference as integers; the lowest score wins, ties by node id and slot.
+class Placement:
+    """A preference among the places that fit: the lowest score wins, ties by node id and slot.
 
-    score = ``gpu_left`` x compute left on the chosen GPUs + ``node_left`` x compute left on the node, in
-    thousandths of a GPU.  ``noise`` ignores both and draws one of the fitting places.
+    Subclasses give a name and :meth:`score`; the rest says what the search has to provide for it.
+
+    Attributes:
+        any_mode: whether the score weighs the sharing modes against each other; if not, MPS comes before
+            time slices, these before MIG slices and those before whole GPUs.
+        noise: draw one of the places with the lowest score instead of the first.
+        weighs_fragments: whether the score reads ``stranded``.
+        judges_company: whether :meth:`joins` is to be asked.
+        aligned: whole GPUs are taken in aligned blocks (pairs, quads, ...), the smallest that will do.
+        gathers: workers of a gang are kept close together.
+        modes: the sharing modes that this policy uses at all.
     """
 
-    gpu_left: int = 0
-    node_left: int = 0
-    noise: bool = False
+    name: ClassVar[str]
+    any_mode: ClassVar[bool] = False
+    noise: ClassVar[bool] = False
+    weighs_fragments: ClassVar[bool] = False
+    judges_company: ClassVar[bool] = False
+    aligned: ClassVar[bool] = False
+    gathers: ClassVar[bool] = False
+    modes: ClassVar[frozenset[Mode]] = frozenset(Mode)
 
+    @staticmethod
+    def score(at: Offer) -> Any:
+        """How undesirable a place is, an integer between -2**50 and 2**50.
 
-class PlacementPolicy(Protocol):
-    """Which of the places that fit is taken."""
+        Called with single integers, compiled, and with arrays: see :mod:`placement.policies.offer`.
+        """
+        return at.mode * 0
 
-    @property
-    def name(self) -> str:
-        """The name that users choose the policy by."""
+    @staticmethod
+    def within(at: Offer) -> Any:
+        """Which of the GPUs of one node, where the scores are equal; the lowest, then the first slot."""
+        return at.mode * 0
 
-    @property
-    def weights(self) -> ScoreWeights:
-        """How places are scored."""
+    def joins(self, newcomer: Neighbour, place: Neighbourhood) -> bool:
+        """Whether a job may join this company, promises aside; must depend on nothing else."""
+        return True
 
 
 class OrderPolicy(Protocol):
@@ -74,7 +94,7 @@ class Policy:
 
     name: str
     order: OrderPolicy
-    placement: PlacementPolicy
+    placement: Placement
 
     @property
     def knows_durations(self) -> bool:

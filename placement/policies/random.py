@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from placement.policies.base import ScoreWeights
+from placement.policies.base import Placement
 
 
-class Random:
+class Random(Placement):
     """A fitting node and a fitting GPU drawn from the run's seed and the job, the same in every replay."""
 
     name = "random"
-    weights = ScoreWeights(noise=True)
+    noise = True

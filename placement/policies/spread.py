@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from placement.policies.base import ScoreWeights
+from typing import Any
+
+from placement.policies.base import Placement
+from placement.policies.offer import Offer
 
 
-class Spread:
+class Spread(Placement):
     """Most compute left on the node, then most left on the GPU."""
 
     name = "spread"
-    weights = ScoreWeights(gpu_left=-1, node_left=-(1 << 20))
+
+    @staticmethod
+    def score(at: Offer) -> Any:
+        """Compute left on the node before that on the GPU."""
+        return -(at.node_left << 20) - at.gpu_left

@@ -23,6 +23,7 @@ from placement.model import (
     WorkerStarted,
     node_from_short_form,
 )
+from placement.options import Options
 from placement.policies import policy_named
 from placement.scheduler import Scheduler
 
@@ -82,7 +83,9 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.scheduler = Scheduler(
-            policy_named(self.policy), model_named(self.belief), seed=self.seed, compiled=self.compiled
+            policy_named(self.policy),
+            model_named(self.belief),
+            Options(seed=self.seed, compiled=self.compiled),
         )
         self.tell(*[NodeJoined(member) for member in self.nodes])
 

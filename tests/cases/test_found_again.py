@@ -8,6 +8,7 @@ import pytest
 
 from placement.decision_log import lines
 from placement.model import Node, NodeJoined, Request
+from placement.options import Options
 from placement.scheduler import Scheduler
 from tests.cases.desk import MPS, TIMESLICE, Desk, mps, node, stopped, turn, whole
 
@@ -17,7 +18,7 @@ CPU_TASK = Request(gpus=0, cpu_milli=1000)
 
 def restored(desk: Desk) -> Scheduler:
     old = desk.scheduler
-    return Scheduler.restore(old.policy, old.belief, copy.deepcopy(old.snapshot()), seed=desk.seed)
+    return Scheduler.restore(old.policy, old.belief, copy.deepcopy(old.snapshot()), Options(seed=desk.seed))
 
 
 def test_a_job_whose_gpu_was_away_for_a_moment_can_be_pushed_out_again():

@@ -6,6 +6,7 @@ import copy
 
 from placement.decision_log import lines
 from placement.model import Node, NodeJoined, Profile, ProfileDefined
+from placement.options import Options
 from placement.scheduler import Scheduler
 from tests.cases.desk import Desk, exited, mps, node, stopped
 
@@ -14,7 +15,7 @@ V100 = "V100-SXM2-32GB"
 
 def restored(desk: Desk) -> Scheduler:
     old = desk.scheduler
-    return Scheduler.restore(old.policy, old.belief, copy.deepcopy(old.snapshot()), seed=desk.seed)
+    return Scheduler.restore(old.policy, old.belief, copy.deepcopy(old.snapshot()), Options(seed=desk.seed))
 
 
 def both(desk: Desk, *events, at_s: float) -> tuple[list[str], list[str]]:

@@ -325,9 +325,9 @@ TABLES = {**WHOLE_GPUS, **BESIDE_GPUS, **GANGS, **SHARED, **SLICES}
 def compiled(request, monkeypatch) -> bool:
     """The three ways in which nodes are looked at must choose alike."""
     if request.param == "many at once":
-        monkeypatch.setattr("placement.search.FEW_NODES", 0)
+        monkeypatch.setattr("placement.engine.FEW_NODES", 0)
     elif request.param == "one by one":
-        monkeypatch.setattr("placement.search.FEW_NODES", 1000)
+        monkeypatch.setattr("placement.engine.FEW_NODES", 1000)
     return request.param == "compiled"
 
 

@@ -20,6 +20,7 @@ from placement.model import (
     ProfileDefined,
     Request,
 )
+from placement.options import Options
 from placement.scheduler import Scheduler
 from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, turn, whole
 
@@ -33,7 +34,7 @@ History = Callable[[Desk], Iterator[Turn]]
 
 def restored(desk: Desk) -> Scheduler:
     old = desk.scheduler
-    return Scheduler.restore(old.policy, old.belief, copy.deepcopy(old.snapshot()), seed=desk.seed)
+    return Scheduler.restore(old.policy, old.belief, copy.deepcopy(old.snapshot()), Options(seed=desk.seed))
 
 
 def sharing(desk: Desk) -> Iterator[Turn]:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from placement import kernels
+from placement.jit import numba
 from placement.lifecycle import ENDED
 from placement.model import JobCancelled, JobSubmitted
+from placement.options import Options
 from placement.scheduler import Scheduler
 from tests.property.world import World, histories, nodes
 
@@ -65,7 +66,7 @@ def test_after_everybody_left_the_state_is_bit_for_bit_the_start(policy, shape, 
     assert all(record.state in ENDED for record in world.scheduler.records())
 
 
-@pytest.mark.skipif(kernels.compiled_rescore is None, reason="numba is not installed")
+@pytest.mark.skipif(numba is None, reason="numba is not installed")
 @pytest.mark.parametrize("policy", POLICIES)
 @lenient
 @given(shape=nodes, history=histories)
@@ -80,9 +81,9 @@ def test_compiled_and_plain_kernels_decide_alike(policy, shape, history):
 @lenient
 @given(shape=nodes, history=histories)
 def test_many_nodes_at_once_and_one_by_one_decide_alike(policy, shape, history, monkeypatch_module):
-    monkeypatch_module.setattr("placement.search.FEW_NODES", 0)
+    monkeypatch_module.setattr("placement.engine.FEW_NODES", 0)
     vectorised = play(World.new(shape, policy, compiled=False), history).log
-    monkeypatch_module.setattr("placement.search.FEW_NODES", 1000)
+    monkeypatch_module.setattr("placement.engine.FEW_NODES", 1000)
     assert play(World.new(shape, policy, compiled=False), history).log == vectorised
 
 
@@ -114,7 +115,7 @@ def test_a_restored_scheduler_decides_like_the_one_that_never_died(policy, shape
             old = restored.scheduler
             ended = {r.job.job_id: r for r in old.records() if r.state in ENDED}
             restored.scheduler = Scheduler.restore(
-                old.policy, old.belief, copy.deepcopy(old.snapshot()), seed=7
+                old.policy, old.belief, copy.deepcopy(old.snapshot()), Options(seed=7)
             )
             for record in ended.values():  # the checks of this test look at ended jobs too
                 restored.scheduler._ledger.enter(record)

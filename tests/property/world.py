@@ -32,6 +32,7 @@ from placement.model import (
     WorkerExited,
     WorkerStarted,
 )
+from placement.options import Options
 from placement.policies import policy_named
 from placement.scheduler import Scheduler
 from tests.property.checker import Auditor
@@ -146,7 +147,7 @@ class World:
     ) -> World:
         built = cluster_of(shape)
         belief = AdditiveInterference()
-        scheduler = Scheduler(policy_named(policy), belief, seed=7, compiled=compiled)
+        scheduler = Scheduler(policy_named(policy), belief, Options(seed=7, compiled=compiled))
         world = cls(built, scheduler, Auditor(built, {p.name: p for p in PROFILES}, belief))
         world.step(
             [ProfileDefined(profile) for profile in PROFILES] + [NodeJoined(n) for n in built.values()]

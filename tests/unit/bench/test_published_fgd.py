@@ -17,12 +17,18 @@ from bench.fgd.arrivals import Trial, draw_trial
 from bench.fgd.books import Books, Overcommitted, Place
 from bench.fgd.curves import Lines, median_curve
 from bench.fgd.go_random import GoRandom
-from bench.fgd.inputs import Measure, NodeRow, PodRow, Published, read_nodes, read_pods
+from bench.fgd.inputs import PUBLISHED_POLICIES, Measure, NodeRow, PodRow, Published, read_nodes, read_pods
 from bench.fgd.table import Results, as_json, as_text, exceeded
 from bench.fgd.typical import TypicalPod, typical_pods
 
 DATA = Path(os.environ.get("COTENANT_DATA") or Path(__file__).parents[4] / "shared" / "data") / "fgd"
 MIB = 1024
+
+
+def published_rows(measure: Measure, workload: str) -> list[dict[str, str]]:
+    """The published runs of a workload, one row each."""
+    with gzip.open(DATA / f"expected_analysis_{measure}_discrete.csv.gz", "rt") as file:
+        return [row for row in csv.DictReader(file) if row["workload"] == f"openb_pod_list_{workload}"]
 
 
 def pod(gpus: int = 1, gpu_milli: int = 1000, **fields: int | str) -> PodRow:
@@ -82,9 +88,7 @@ def test_pods_without_gpus_alone_are_refused():
 def test_the_same_pods_arrive_as_in_the_published_runs(workload):
     # While nearly everything fits, the published allocation is what has arrived; here of the first half.
     nodes, pods = read_nodes(DATA), read_pods(DATA, workload)
-    with gzip.open(DATA / "expected_analysis_allo_discrete.csv.gz", "rt") as file:
-        rows = [row for row in csv.DictReader(file) if row["workload"] == f"openb_pod_list_{workload}"]
-    for row in rows:
+    for row in published_rows(Measure.ALLOCATION, workload):
         if row["sc_policy"] == "05-BestFit" and row["seed"] in {"42", "51"}:
             arrived, ours = 0, {}
             for arriving in draw_trial(workload, nodes, pods, int(row["seed"])).pods:
@@ -266,6 +270,30 @@ def test_the_table_shows_medians_and_differences(monkeypatch, capsys, folder):
 @pytest.mark.parametrize(("words", "status"), [([], 0), (["--check"], 1)])
 def test_only_a_check_fails_for_a_difference(monkeypatch, capsys, folder, words, status):
     assert run(monkeypatch, capsys, folder, "--policy", "fgd", *words)[0] == status
+
+
+@pytest.mark.parametrize("policy", list(PUBLISHED_POLICIES))
+def test_the_core_decides_under_every_published_policy(folder, policy):
+    settings = published_fgd.Settings(folder, ("default",), (policy,), (42,), processes=1)
+    curve = published_fgd.measure(settings).curves["default"][policy]
+    # Eighteen pods of which any two halves make one whole: whoever decides, the last GPU is not left empty.
+    assert 90 <= (curve[Measure.ALLOCATION][130] or 0) <= 100
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not DATA.is_dir(), reason="needs fgd under COTENANT_DATA")
+@pytest.mark.parametrize("policy", [policy for policy in PUBLISHED_POLICIES if policy != "random"])
+def test_the_core_places_as_in_the_published_run_of_a_seed(policy):
+    found = published_fgd.measure(published_fgd.Settings(DATA, ("default",), (policy,), (47,), processes=1))
+    for measure, tolerance in ((Measure.ALLOCATION, 0.03), (Measure.FRAGMENTED, 0.05)):
+        row = next(
+            row
+            for row in published_rows(measure, "default")
+            if (row["sc_policy"], row["seed"]) == (PUBLISHED_POLICIES[policy], "47")
+        )
+        ours = found.curves["default"][policy][measure]
+        theirs = {point: float(row[str(point)]) for point in ours}
+        assert ours == pytest.approx(theirs, abs=tolerance)
 
 
 @pytest.mark.parametrize("words", [["--workload", "nobodys"], ["--policy", "fgd,nobodys"]])

@@ -36,7 +36,7 @@ def test_the_searches_are_compiled_before_a_manager_leads(
         done.append("lead")
         raise Assembled
 
-    monkeypatch.setattr(main, "compile_kernels", lambda: done.append("compile"))
+    monkeypatch.setattr(main, "compile_kernels", lambda _placement: done.append("compile"))
     monkeypatch.setattr(main, "assemble", assemble)
     with pytest.raises(Assembled):
         main.serve(ManagerSettings(data_dir=tmp_path, listen="127.0.0.1:0"))

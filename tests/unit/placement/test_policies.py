@@ -105,9 +105,8 @@ class Youngest:
         return -job.submit_s
 
 
-class Leftmost:
+class Leftmost(policies.Placement):
     name = "leftmost"
-    weights = policies.ScoreWeights()
 
 
 @pytest.mark.usefixtures("registries")

@@ -6,7 +6,7 @@ import pytest
 
 from placement.interference import AdditiveInterference, NoInterference, Prediction, Resident
 from placement.model import Mode, Profile, Reason
-from placement.neighbourhood import Neighbour, NeighbourhoodTable, neighbourhood_of
+from placement.neighbourhood import Neighbour, NeighbourhoodTable, neighbourhood_of, token_of
 from placement.promises import broken_promise
 
 GPU = "A100-SXM4-80GB"
@@ -73,6 +73,14 @@ def test_the_belief_is_asked_for_the_model_of_the_gpu_and_for_all_residents():
     assert asked == [(GPU, tuple(n.resident for n in [*there, comes]))]
 
 
+def known(neighbours):
+    """The same residents as the cluster keeps them."""
+    facts = [
+        (n.resident.profile, n.resident.mode, n.resident.compute_milli, n.max_slowdown) for n in neighbours
+    ]
+    return [(token_of(fact), fact) for fact in facts]
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [
@@ -93,11 +101,12 @@ def test_the_belief_is_asked_for_the_model_of_the_gpu_and_for_all_residents():
 )
 def test_which_neighbourhoods_are_one(one, other, same):
     table = NeighbourhoodTable()
-    numbers = [table.number(neighbourhood_of(GPU, 0, residents)) for residents in (one, other)]
+    numbers = [table.number(GPU, 0, known(residents)) for residents in (one, other)]
+    assert [table[number] for number in numbers] == [neighbourhood_of(GPU, 0, r) for r in (one, other)]
     assert (numbers[0] == numbers[1]) is same
     assert len(table) == len(set(numbers))
 
 
 def test_kinds_of_gpus_have_their_own_neighbourhoods():
     table = NeighbourhoodTable()
-    assert table.number(neighbourhood_of(GPU, 0, [])) != table.number(neighbourhood_of("T4", 1, []))
+    assert table.number(GPU, 0, []) != table.number("T4", 1, [])

@@ -1,0 +1,84 @@
+"""Where things stand in the arrays of the core: columns of GPUs and nodes, entries of a compiled request."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+Ints = npt.NDArray[np.int64]
+Row = Sequence[int]
+Table = Sequence[Row]
+Cube = Sequence[Table]
+
+BAD = 1 << 62
+"""Score of a node that cannot hold the request; lower scores are better."""
+
+EMPTY, EXCLUSIVE, MIG, MPS, TIMESLICE, ABSENT = range(6)
+"""Codes of the mode of a GPU; ABSENT pads short nodes."""
+
+(
+    MODE,
+    MIG_STATE,
+    CLIENTS,
+    MODEL,
+    TENANT,
+    ISOLATED,
+    NEIGHBOURHOOD,
+    FREE_MILLI,
+    FREE_MEMORY,
+    USABLE,
+    PRESSURE,
+    PRESSURE_2,
+    SENSITIVITY,
+    SENSITIVITY_2,
+) = range(14)
+"""Columns of a GPU.  USABLE: which usual requests could use it; the last four: sums over its residents."""
+GPU_COLUMNS = 14
+
+CPU_FREE, RAM_FREE, FREE_SUM, EMPTIES, UP, SIZE, SHAPES = range(7)
+"""Columns of a node.  SIZE: its GPUs; SHAPES: kinds of workers there, see Offer.shapes."""
+NODE_COLUMNS = 7
+
+GPUS, CPU, RAM, ASKER, ISOLATING, MODE_STEP, WEIGHS_FRAGMENTS, OFFERED = range(8)
+"""Entries of a compiled request; OFFERED is a mask of the ranks of modes that some GPU could serve."""
+ASK_ENTRIES = 8
+
+MPS_RANK, TIMESLICE_RANK, MIG_RANK, EXCLUSIVE_RANK = range(4)
+"""Places of the modes in MODE_ORDER."""
+RANKS = 4
+MODE_OF_RANK = (MPS, TIMESLICE, MIG, EXCLUSIVE)
+
+(
+    MILLI,
+    MEMORY,
+    PROFILE,
+    CUT,
+    SLICES,
+    CELLS,
+    MEDIA,
+    CLIENT_LIMIT,
+    PRICE,
+    PRESSES,
+    PRESSES_2,
+    SENSES,
+    SENSES_2,
+) = range(13)
+"""Columns of a compiled request per mode and GPU kind: share (0: not served), bytes, MIG profile with its
+compute slices, of how many, its memory slices and media engine, most clients of the GPU, price of opening an
+empty GPU in that mode (thousandths of a second), and its own pull on neighbours."""
+TERM_COLUMNS = 13
+
+MOST_SHAPES = 62
+"""Workers of more whole GPUs than this count as of this many."""
+
+SLOTS = 64
+"""A choice is coded as rank x SLOTS + slot."""
+
+NOBODY = -1
+STRANGER = -9
+"""Asks in the name of no tenant at all."""
+
+MANY = 1 << 30
+"""More workers than any job has: nothing on the node limits them."""

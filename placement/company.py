@@ -1,0 +1,53 @@
+"""Whether a request may join the company on a GPU: asked once, when it would really go there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement.ask import Ask, newcomer_of
+from placement.cluster import Cluster
+from placement.interference import InterferenceModel
+from placement.model import Reason
+from placement.policies import Placement
+from placement.promises import broken_promise
+
+
+class Company:
+    """Judges neighbourhoods for requests, and remembers."""
+
+    def __init__(self, cluster: Cluster, placement: Placement, belief: InterferenceModel) -> None:
+        self._cluster = cluster
+        self._placement = placement
+        self._belief = belief
+
+    def matters(self, ask: Ask) -> bool:
+        """Whether anything is promised to anyone, or the policy minds."""
+        return (
+            ask.request.max_slowdown is not None
+            or self._cluster.neighbourhoods.promised
+            or self._placement.judges_company
+        )
+
+    def welcomes(self, ask: Ask, rank: int, numbers: Sequence[int]) -> bool:
+        """Whether a request may join all of these neighbourhoods; what refuses is noted in the request."""
+        welcome = True
+        for number in numbers:
+            if (rank, number) in ask.welcomed:
+                continue
+            if not ask.refuses(rank, number) and self.objection(ask, rank, number) is None:
+                ask.welcomed.add((rank, number))
+            else:
+                ask.refuse(rank, number, len(self._cluster.neighbourhoods))
+                welcome = False
+        return welcome
+
+    def objection(self, ask: Ask, rank: int, number: int) -> Reason | None:
+        """Why a request may not join a neighbourhood, None if it may."""
+        place = self._cluster.neighbourhoods[number]
+        need = ask.needs[rank][place.kind] if place.kind < len(ask.needs[rank]) else None
+        if need is None:
+            return None
+        newcomer = newcomer_of(ask, need)
+        if self._placement.judges_company and not self._placement.joins(newcomer, place):
+            return Reason.COMPANY
+        return broken_promise(self._belief, newcomer, place)

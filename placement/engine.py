@@ -1,0 +1,208 @@
+"""Runs the offers of nodes through a policy's score: compiled where it can be, else plain or by numpy."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from placement import columns, fragments, kernels, vectorised
+from placement import columns as k
+from placement.columns import Ints
+from placement.jit import compiled, numba, register_jitable
+from placement.kernels import Score, Scores, node_offer
+from placement.policies import Placement
+from placement.policies import offer as offers
+
+FEW_NODES = 4
+"""Up to so many nodes are scored one by one where there is no compiled kernel."""
+
+FIRST_CHUNK = 256
+"""Nodes that a bounded sight without the compiler looks at first; each next chunk is twice as large."""
+
+MOST_WORKERS = 1 << 20
+"""More workers than this on one node are not counted."""
+
+State = tuple[Ints, Ints]
+"""Arrays of GPUs and nodes, see placement.columns."""
+
+Out = tuple[Ints, Any]
+"""Scores (int64) and infos (int32: workers x 256 + choice) by node."""
+
+
+def workers_of(info: int) -> int:
+    """How many workers a node can hold."""
+    return info >> 8
+
+
+def choice_of(info: int) -> tuple[int, int]:
+    """Rank of the mode, and the slot."""
+    return (info & 255) // k.SLOTS, info % k.SLOTS
+
+
+def _stamp(scores: Scores) -> int:
+    """A checksum of all source that ends up in a compiled loop.
+
+    The compiler's cache looks at the loop's own file and at what it closes over; so it closes over this.
+    """
+    own = (sys.modules[score.__module__] for score in scores)
+    parts = (kernels, fragments, columns, offers, *own)
+    return zlib.crc32("".join(map(inspect.getsource, parts)).encode())
+
+
+def _make_walk(scores_of: Scores, stamp: int) -> Callable[..., tuple[int, int]]:
+    """One loop for both ways to look at nodes, since each would be compiled for seconds.
+
+    ``most`` 0: the given rows, scored in place; gives the change of the sum of workers.  Else: nodes from
+    ``begin`` on, ``done`` of which have been seen, until so many feasible ones are found; gives how many are.
+    """
+    score, within = scores_of
+
+    def walk(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - tuples of arrays cost the call more
+        rows, begin, done, most, gpus, nodes, ask, terms, refused, start, room, mix, found, scores, infos
+    ):
+        result = 0 if stamp >= 0 else 1
+        size = len(nodes)
+        end = len(rows) if most == 0 else size
+        while done < end and (most == 0 or result < most):
+            i = rows[done] if most == 0 else begin + done
+            if i >= size:
+                i -= size
+            done += 1
+            value, workers, choice = node_offer(
+                gpus[i], nodes[i], ask, (terms, refused, start, room, mix), (score, within)
+            )
+            workers = min(workers, 1048576)
+            if most == 0:
+                result += workers - (infos[i] >> 8)
+                scores[i] = value
+                infos[i] = workers * 256 + choice
+            elif value < 4611686018427387904:
+                found[result] = i
+                scores[result] = value
+                infos[result] = workers * 256 + choice
+                result += 1
+        return result, done
+
+    return walk
+
+
+def _lowest(scores: Any) -> int:
+    """Index of the lowest score, the first among equals."""
+    best = 0
+    for i in range(1, len(scores)):
+        if scores[i] < scores[best]:
+            best = i
+    return best
+
+
+_compiled_lowest = compiled(_lowest)
+_known: set[Score] = set()
+_kernels: dict[Scores, Callable[..., tuple[int, int]]] = {}
+
+
+def _compiled_walk(scores: Scores) -> Callable[..., tuple[int, int]]:
+    """The loop compiled with these scores inside; once per process."""
+    walk = _kernels.get(scores)
+    if walk is None:
+        for score in scores:
+            if score not in _known:
+                _known.add(register_jitable(score))
+        walk = _kernels[scores] = numba.njit(cache=True)(_make_walk(scores, _stamp(scores)))
+    return walk
+
+
+_NO_ROWS = np.zeros(0, np.int64)
+
+
+class Engine:
+    """One policy's score over the rows of a cluster."""
+
+    def __init__(self, scores: Scores, *, compiled: bool = True) -> None:
+        self.scores = scores
+        self.compiled = compiled and numba is not None
+        self._walk = _compiled_walk(scores) if self.compiled else None
+
+    def warm_up(self) -> None:
+        """Compile (or load from the cache) what the searches call."""
+        if not self.compiled:
+            return
+        state = np.zeros((1, 1, k.GPU_COLUMNS), np.int64), np.zeros((1, k.NODE_COLUMNS), np.int64)
+        cube = np.zeros((1, 1, 1), np.int8)
+        terms = np.zeros((k.RANKS, 1, k.TERM_COLUMNS), np.int64)
+        tables = terms, np.zeros((k.RANKS, 0), np.int8), cube, cube, np.zeros(64, np.int64)
+        ask = np.zeros(k.ASK_ENTRIES, np.int64)
+        out = np.zeros(1, np.int64), np.zeros(1, np.int32)
+        self.rescore(np.zeros(1, np.int64), state, ask, tables, out)
+        self.lowest(out[0])
+
+    def looks_plainly(self, rows: int) -> bool:
+        """Whether so many rows are looked at by the plain functions, which like nested lists for tables."""
+        return self._walk is None and rows <= FEW_NODES
+
+    def rescore(self, rows: Any, state: State, ask: Ints, tables: Any, out: Out) -> int:
+        """Score rows into ``out``; returns the change of the sum of workers."""
+        if self._walk is not None:
+            some = np.asarray(rows, np.int64)
+            return self._walk(some, 0, 0, 0, *state, ask, *tables, _NO_ROWS, *out)[0]
+        if not self.looks_plainly(len(rows)):
+            return self._many(np.asarray(rows, np.int64), state, ask, tables, out)
+        change = 0
+        plain_ask = ask.tolist()
+        for row in rows:
+            value, workers, choice = self.offer(row, state, plain_ask, tables)
+            change += workers - (int(out[1][row]) >> 8)
+            out[0][row], out[1][row] = value, workers * 256 + choice
+        return change
+
+    def offer(self, row: int, state: State, ask: Any, tables: Any) -> tuple[int, int, int]:
+        """Score, workers and choice of one node, by the plain functions."""
+        value, workers, choice = node_offer(
+            state[0][row].tolist(), state[1][row].tolist(), ask, tables, self.scores
+        )
+        return int(value), min(int(workers), MOST_WORKERS), int(choice)
+
+    def _many(self, rows: Ints, state: State, ask: Ints, tables: Any, out: Out) -> int:
+        scores, workers, choices = vectorised.offers(rows, state, ask, tables, self.scores)
+        workers = np.minimum(workers, MOST_WORKERS)
+        change = int((workers - (out[1][rows] >> 8)).sum())
+        out[0][rows], out[1][rows] = scores, workers * 256 + choices
+        return change
+
+    def sight(self, begin: int, done: int, query: tuple[State, Ints, Any], found: Any) -> tuple[int, int]:
+        """Look at nodes from ``begin`` on, ``done`` of which have been seen, until ``found`` is full.
+
+        ``found`` are the rows, scores and infos of feasible nodes, arrays of the most that are wanted; gives
+        how many there are, and how many nodes have been seen by now.
+        """
+        state, ask, tables = query
+        most = len(found[0])
+        if self._walk is not None:
+            return self._walk(_NO_ROWS, begin, done, most, *state, ask, *tables, *found)
+        size, count, chunk = len(state[1]), 0, FIRST_CHUNK
+        while done < size and count < most:
+            rows = (begin + np.arange(done, min(done + chunk, size))) % size
+            scores, workers, choices = vectorised.offers(rows, state, ask, tables, self.scores)
+            fits = np.flatnonzero(scores != k.BAD)[: most - count]
+            here = slice(count, count + len(fits))
+            found[0][here], found[1][here] = rows[fits], scores[fits]
+            found[2][here] = np.minimum(workers[fits], MOST_WORKERS) * 256 + choices[fits]
+            count += len(fits)
+            done += int(fits[-1]) + 1 if count == most and len(fits) else len(rows)
+            chunk *= 2
+        return count, done
+
+    def lowest(self, scores: Any) -> int:
+        """Index of the lowest score, the first among equals."""
+        if self.compiled and _compiled_lowest is not None:
+            return int(_compiled_lowest(scores))
+        return int(scores.argmin())
+
+
+def compile_kernels(placement: Placement) -> None:
+    """Compile, or load from the cache, what searches by this policy call: no decision then pays for it."""
+    Engine((type(placement).score, type(placement).within)).warm_up()

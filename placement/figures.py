@@ -1,0 +1,130 @@
+"""The figures of one GPU as a function of its residents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from placement import columns as k
+from placement import fragments
+from placement.columns import Ints
+from placement.fragments import Mix, compile_mix
+from placement.lodgings import Lodging
+from placement.model import WHOLE_GPU_MILLI, Gpu, Mode, Share, StateError
+from placement.neighbourhood import NeighbourhoodTable
+from placement.partition import MigGeometry, geometry_of, mps_max_clients
+
+UNLIMITED = 1 << 60
+"""Stands for an amount that nobody stated: it never constrains and stays unlimited when used."""
+
+MODE_CODE = {Mode.EXCLUSIVE: k.EXCLUSIVE, Mode.MIG: k.MIG, Mode.MPS: k.MPS, Mode.TIMESLICE: k.TIMESLICE}
+SEVERAL = -2
+"""Value of a GPU's TENANT column when several tenants share it; one tenant is its number, nobody -1."""
+
+
+def limit(amount: int | None) -> int:
+    """An amount, or unlimited where none is stated."""
+    return UNLIMITED if amount is None else amount
+
+
+class Figures:
+    """Kinds of GPUs by number, and the columns that a GPU of a kind has with certain residents.
+
+    Attributes:
+        kinds: model and memory of each kind; geometries: its MIG geometry, None without MIG.
+        mix_tables: see :func:`placement.fragments.compile_mix`; anew whenever a kind is added.
+        neighbourhoods: numbers of the sets of residents that have been met.
+    """
+
+    def __init__(self, mix: Mix) -> None:
+        self.kinds: list[tuple[str, int | None]] = []
+        self.geometries: list[MigGeometry | None] = []
+        self.neighbourhoods = NeighbourhoodTable()
+        self._clients: list[int] = []
+        self._numbers: dict[tuple[str, int | None], int] = {}
+        self._mix = mix
+        self._tables: list[int] = []
+        self.mix_tables: Ints = compile_mix(mix, (), ())
+        self._weighs = bool(mix)
+
+    def learn_kinds(self, gpus: Sequence[Gpu]) -> bool:
+        """Number the kinds of these GPUs; gives whether there are new ones."""
+        new = {(gpu.model, gpu.memory_bytes): None for gpu in gpus}.keys() - self._numbers.keys()
+        for kind in [kind for kind in dict.fromkeys((g.model, g.memory_bytes) for g in gpus) if kind in new]:
+            self._numbers[kind] = len(self.kinds)
+            self.kinds.append(kind)
+            self.geometries.append(geometry_of(kind[0]))
+            self._clients.append(mps_max_clients(kind[0]))
+        if new:
+            self.use_mix(self._mix)
+        return bool(new)
+
+    def use_mix(self, mix: Mix) -> None:
+        """Compile another mix of usual requests."""
+        self._mix, self._weighs = mix, bool(mix)
+        self.mix_tables = compile_mix(mix, self.kinds, self.geometries)
+        self._tables = self.mix_tables.tolist()
+
+    def bare(self, gpu: Gpu) -> tuple[int, ...]:
+        """The columns of a GPU without residents."""
+        kind = self._numbers[gpu.model, gpu.memory_bytes]
+        alone = self.neighbourhoods.number(gpu.model, kind, ())
+        usable = self._tables[self._tables[fragments.FULL_AT] + kind]
+        start = (k.EMPTY, 0, 0, kind, k.NOBODY, 0, alone, WHOLE_GPU_MILLI, limit(gpu.memory_bytes))
+        return (*start, usable, 0, 0, 0, 0)
+
+    def shared(self, kind: int, lodgings: Sequence[Lodging]) -> tuple[int, ...]:
+        """The columns of a GPU of a kind that is shared by these residents."""
+        model, memory_bytes = self.kinds[kind]
+        mode = MODE_CODE[lodgings[0].share.mode]
+        milli, memory, tenant, isolated = WHOLE_GPU_MILLI, limit(memory_bytes), k.NOBODY, 0
+        pressure = pressure_2 = sensitivity = sensitivity_2 = 0
+        for lodging in lodgings:
+            share, pull = lodging.share, lodging.coupling
+            milli -= share.compute_milli
+            if share.memory_bytes is not None and memory < UNLIMITED:
+                memory -= share.memory_bytes
+            tenant = lodging.tenant if tenant in (k.NOBODY, lodging.tenant) else SEVERAL
+            isolated |= lodging.holder.isolating
+            pressure += pull.pressure[0]
+            pressure_2 += pull.pressure[1]
+            sensitivity += pull.sensitivity[0]
+            sensitivity_2 += pull.sensitivity[1]
+        mig = 0
+        if mode == k.MIG:
+            mig, milli = self._cut(kind, lodgings)
+        place = self.neighbourhoods.number(
+            model, kind, [(lodging.token, lodging.known) for lodging in lodgings]
+        )
+        usable = self._usable(kind, mode, (mig, len(lodgings)), (milli, memory)) if self._weighs else 0
+        return (
+            *(mode, mig, len(lodgings), kind, tenant, int(isolated), place, milli, memory, usable),
+            *(pressure, pressure_2, sensitivity, sensitivity_2),
+        )
+
+    def _cut(self, kind: int, lodgings: Sequence[Lodging]) -> tuple[int, int]:
+        """Occupancy of a GPU cut into these slices, and the compute that is in none."""
+        geometry = self.geometries[kind]
+        if geometry is None:
+            return 0, WHOLE_GPU_MILLI - sum(lodging.share.compute_milli for lodging in lodgings)
+        state = 0
+        for lodging in lodgings:
+            state = _with_slice(geometry, state, lodging.share)
+        return state, int(geometry.free_milli[state])
+
+    def _usable(self, kind: int, mode: int, state: tuple[int, int], free: tuple[int, int]) -> int:
+        """The usual requests that could still use a shared GPU."""
+        mig, clients = state
+        if mode == k.MIG:
+            return fragments.usable_slices(kind, mig, self._tables)
+        if mode == k.MPS and clients >= self._clients[kind]:
+            return 0
+        plane = fragments.MPS_PLANE if mode == k.MPS else fragments.TIMESLICE_PLANE
+        return fragments.usable_share(plane, kind, max(free[0], 0), free[1], self._tables)
+
+
+def _with_slice(geometry: MigGeometry, state: int, share: Share) -> int:
+    profile = geometry.profile_index(share.mig_profile or "")
+    after = geometry.add(state, profile, -1 if share.mig_start is None else share.mig_start)
+    if after is None:
+        raise StateError(f"{share} overlaps another slice")
+    return after

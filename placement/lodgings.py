@@ -1,0 +1,50 @@
+"""Who holds shares of GPUs, and what of it matters to the neighbours."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from placement.interference import Coupling
+from placement.model import Profile, Share
+from placement.neighbourhood import Known, Token, token_of
+
+_APART = Coupling((0, 0), (0, 0))
+
+
+@dataclass(frozen=True, slots=True)
+class Tenancy:
+    """One worker's share of a GPU."""
+
+    job_id: str
+    worker: int
+    share: Share
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """What the cluster must know of a job that holds shares."""
+
+    job_id: str
+    tenant: str
+    profile: Profile | None = None
+    max_slowdown: float | None = None
+    isolating: bool = False
+    cpu_milli: int = 0
+    ram_bytes: int = 0
+
+
+class Lodging:
+    """A tenancy with its holder, and what the figures of the GPU are summed up from."""
+
+    __slots__ = ("coupling", "holder", "key", "known", "share", "tenant", "token")
+
+    def __init__(
+        self, key: tuple[str, int], holder: Holder, share: Share, tenant: int, coupling: Coupling | None
+    ) -> None:
+        self.key = key
+        self.holder = holder
+        self.share = share
+        self.tenant = tenant
+        self.coupling = coupling or _APART
+        self.known: Known = (holder.profile, share.mode, share.compute_milli, holder.max_slowdown)
+        self.token: Token | None = token_of(self.known)

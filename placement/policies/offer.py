@@ -1,0 +1,111 @@
+"""What a policy knows of a place, and arithmetic that reads the same for one place and for many.
+
+A score is written once, as arithmetic on the fields of an :class:`Offer`.  The search calls it with plain
+integers (one place), compiled by numba, or with int64 arrays of [nodes, slots] (many places): so it may use
+``+ - * //`` and comparisons, and :func:`where`, :func:`smaller`, :func:`larger` and :func:`level` instead of
+``if``, ``min``, ``max`` and tables.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from placement.jit import numba
+
+
+class Offer(NamedTuple):
+    """One place for one worker, as it would be once taken; sums over all GPUs that the worker asks for.
+
+    Attributes:
+        mode: place of the sharing mode in :data:`placement.partition.MODE_ORDER`.
+        taken: compute taken, thousandths of a GPU.
+        gpu_left: compute left on those GPUs, thousandths.
+        node_left: compute left on the whole node, thousandths.
+        cpu: CPU asked for, thousandths of a core; cpu_left: CPU left on the node; ram_left: RAM left, bytes.
+        gpus: GPUs of the node; empties: those without residents before; opened: how many of these are taken.
+        residents: jobs already on the GPUs.
+        shape: what kind of worker asks, one bit: 1 a share of a GPU, 2**n whole GPUs; shapes: the kinds that
+            are on the node already, as a mask.
+        stranded: growth of the compute that the usual requests could not use, in thousandths of a GPU
+            times :data:`placement.fragments.WHOLE` (FGD, ATC'23, section 4.2).
+        suffered: predicted slowdown of the newcomer beyond 1, thousandths; inflicted: that of all who are
+            there already, summed.  0 where the belief has no linear form (see interference.Coupling).
+        price: what changing the mode of an empty GPU costs, thousandths of a second.
+    """
+
+    mode: Any
+    taken: Any
+    gpu_left: Any
+    node_left: Any
+    cpu: Any
+    cpu_left: Any
+    ram_left: Any
+    gpus: Any
+    empties: Any
+    opened: Any
+    residents: Any
+    shape: Any
+    shapes: Any
+    stranded: Any
+    suffered: Any
+    inflicted: Any
+    price: Any
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """``yes`` where the condition holds, else ``no``."""
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, yes, no)
+    return yes if condition else no
+
+
+def smaller(one: Any, other: Any) -> Any:
+    """The lesser of two."""
+    return where(one < other, one, other)
+
+
+def larger(one: Any, other: Any) -> Any:
+    """The greater of two."""
+    return where(one > other, one, other)
+
+
+def level(value: Any, steps: tuple[int, ...]) -> Any:
+    """How many of the ascending steps a value has reached."""
+    if isinstance(value, np.ndarray):
+        return np.searchsorted(np.asarray(steps, np.int64), value, side="right")
+    reached: int = _level(value, steps)  # type: ignore[no-untyped-call]
+    return reached
+
+
+def _where(condition, yes, no):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    return yes if condition else no
+
+
+def _smaller(one, other):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    return one if one < other else other
+
+
+def _larger(one, other):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    return one if one > other else other
+
+
+def _level(value, steps):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+    low = 0
+    high = len(steps)
+    while low < high:
+        middle = (low + high) // 2
+        if steps[middle] <= value:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+if numba is not None:
+    # Compiled code takes the branch for single values.  The compiler wants the very same signatures, bare.
+    numba.extending.overload(where)(lambda condition, yes, no: _where)
+    numba.extending.overload(smaller)(lambda one, other: _smaller)
+    numba.extending.overload(larger)(lambda one, other: _larger)
+    numba.extending.overload(level)(lambda value, steps: _level)
