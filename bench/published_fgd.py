@@ -97,7 +97,11 @@ def measure(settings: Settings, factory: PlacerFactory | None = None) -> Results
         for policy in settings.policies
         for seed in settings.seeds
     ]
-    runs = dict(zip(tasks, _runs(tasks, settings.processes, factory), strict=True))
+    runs: dict[_Task, Run] = {}
+    for task, run in zip(tasks, _runs(tasks, settings.processes, factory), strict=True):
+        runs[task] = run
+        if sys.stderr.isatty():
+            print(f"\r{len(runs)} of {len(tasks)} runs", end="", file=sys.stderr)
     curves = {
         workload: {
             policy: median_curve(

@@ -74,16 +74,6 @@ class Books:
         self._weighed += fragments - self._fragments[place.node]
         self._fragments[place.node] = fragments
 
-    def fits_somewhere(self, pod: PodRow) -> bool:
-        """Whether there is a node for a pod."""
-        return any(
-            self._cpu_milli[number] >= pod.cpu_milli
-            and self._memory_mib[number] >= pod.memory_mib
-            and (not pod.gpus or pod.accepts(row.model))
-            and int((self._idle[number] >= pod.gpu_milli).sum()) >= pod.gpus
-            for number, row in enumerate(self._nodes)
-        )
-
     def _measured(self, node: int) -> int:
         return self._yardstick.fragments(self._idle[node], self._cpu_milli[node], self._nodes[node].model)
 

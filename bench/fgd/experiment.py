@@ -31,8 +31,6 @@ class Run:
     """What a run showed."""
 
     curve: Curve
-    placed: int
-    turned_away: int
     wall_s: float
     """Of the whole run, measures included."""
 
@@ -42,16 +40,15 @@ def run_trial(trial: Trial, policy: str, factory: PlacerFactory) -> Run:
     begun_s = time.perf_counter()
     books = Books(trial.nodes, typical_pods(trial.listed))
     lines = Lines()
-    arrived = placed = 0
+    arrived = 0
     placer = factory(trial, policy)
     for pod in trial.pods:
         place = placer.place(pod)
         arrived += pod.total_milli
         if place is not None:
             books.take(pod, place)
-            placed += 1
         lines.arrived.append(arrived)
         lines.allocated.append(books.allocated_milli)
         lines.fragmented.append(books.fragmented_milli)
     curve = lines.curve(books.capacity_milli)
-    return Run(curve, placed, len(trial.pods) - placed, time.perf_counter() - begun_s)
+    return Run(curve, time.perf_counter() - begun_s)
