@@ -36,7 +36,7 @@ from placement.model.events import (
     WorkerStarted,
 )
 from placement.model.hardware import KNOWN_GPU_MEMORY_BYTES, Gpu, Node, model_matches, node_from_short_form
-from placement.model.job import ANY_MODE, Isolation, Job, JobKind, Mode, Request
+from placement.model.job import ANY_MODE, Devices, Isolation, Job, JobKind, Level, Mode, Request, Together
 from placement.model.outcome import Explanation, Outcome, Reason
 from placement.model.profile import Profile
 from placement.model.share import Assignment, Share
@@ -50,6 +50,7 @@ __all__ = [
     "Command",
     "CotenantError",
     "Denied",
+    "Devices",
     "Event",
     "ExitCause",
     "Explanation",
@@ -63,6 +64,7 @@ __all__ = [
     "JobCancelled",
     "JobKind",
     "JobSubmitted",
+    "Level",
     "Mode",
     "Node",
     "NodeFenced",
@@ -80,6 +82,7 @@ __all__ = [
     "StateError",
     "StopCause",
     "StopWorker",
+    "Together",
     "UnknownName",
     "Unreachable",
     "WorkerExited",

@@ -25,12 +25,18 @@ class Gpu:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """One machine; ``cpu_milli`` and ``ram_bytes`` None mean unlimited (or unknown)."""
+    """One machine; ``cpu_milli`` and ``ram_bytes`` None mean unlimited (or unknown).
+
+    Nodes with the same ``nvlink_domain`` are joined by NVLink, those with the same ``rack`` stand together;
+    None is unknown, and never the same as another's.
+    """
 
     node_id: str
     gpus: tuple[Gpu, ...] = ()
     cpu_milli: int | None = None
     ram_bytes: int | None = None
+    nvlink_domain: str | None = None
+    rack: str | None = None
 
 
 KNOWN_GPU_MEMORY_BYTES = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
-from placement.model.amounts import MAX_BYTES, WHOLE_GPU_MILLI, is_finite
+from placement.model.amounts import MAX_BYTES, WHOLE_GPU_MILLI, format_milli, is_finite
 from placement.model.errors import InvalidAmount, InvalidSpec
 
 MAX_WORKERS = 100_000
@@ -41,10 +41,35 @@ class JobKind(enum.Enum):
 ANY_MODE = frozenset(Mode)
 
 
+class Devices(enum.Enum):
+    """Where several shares of one worker go: each to another GPU of the node, or all to the same."""
+
+    DISTINCT = "distinct"
+    SAME = "same"
+
+
+class Level(enum.Enum):
+    """What the workers of a gang may have in common: a place, tightest first, or the model of their GPUs."""
+
+    NODE = "node"
+    NVLINK = "nvlink"
+    RACK = "rack"
+    GPU_TYPE = "gpu-type"
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """The wish that all workers of a gang share one domain of a level; ``required``: or do not start."""
+
+    level: Level
+    required: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one worker needs; amounts are per GPU, CPU and RAM per worker.
+    """What one worker needs; amounts are per share of a GPU, CPU and RAM per worker.
 
+    ``gpus`` counts shares: whole GPUs, or shares that ``devices`` puts on as many GPUs or on one.
     ``memory_bytes`` None means unknown: it then constrains nothing.  ``compute_milli`` None means auto:
     :func:`placement.partition.needs.needs_of` derives it from the profile or the memory, else a whole GPU.
 
@@ -62,6 +87,18 @@ class Request:
     max_slowdown: float | None = None
     cpu_milli: int = 0
     ram_bytes: int = 0
+    devices: Devices = Devices.DISTINCT
+    together: Together | None = None
+
+    @property
+    def gpus_apart(self) -> int:
+        """On how many different GPUs the shares of one worker lie."""
+        return 1 if self.devices is Devices.SAME else self.gpus
+
+    @property
+    def shares_per_gpu(self) -> int:
+        """How many shares one worker holds of each of its GPUs."""
+        return self.gpus if self.devices is Devices.SAME else 1
 
     def __post_init__(self) -> None:
         _within("gpus", self.gpus, 0, MAX_GPUS_PER_WORKER)
@@ -79,6 +116,33 @@ class Request:
             raise InvalidSpec("isolation: hardware needs mode exclusive or mig, and neither is accepted")
         if self.mig_profile is not None and Mode.MIG not in self.modes:
             raise InvalidSpec(f"mig_profile: {self.mig_profile!r} asks for MIG, but mode does not accept mig")
+        if self.devices is Devices.SAME:
+            self._check_one_gpu()
+        if self.together is not None and not self.gpus and self.together.level in _ABOUT_GPUS:
+            raise InvalidSpec(
+                f"together: {self.together.level.value} is about GPUs, and the workers ask for none"
+            )
+
+    def _check_one_gpu(self) -> None:
+        """Several shares of one GPU must be shares, several, and no more than the GPU.
+
+        Raises:
+            InvalidAmount, InvalidSpec: they are not.
+        """
+        if self.gpus < 2:
+            raise InvalidSpec("devices: same puts several shares on one GPU; ask for at least 2 with gpus")
+        if self.modes <= {Mode.EXCLUSIVE}:
+            raise InvalidSpec("devices: same shares a GPU, but mode accepts exclusive alone")
+        if self.isolation is Isolation.HARDWARE and Mode.MIG not in self.modes:
+            raise InvalidSpec("devices: same with isolation hardware needs mode mig, and it is not accepted")
+        if self.compute_milli is not None and self.compute_milli * self.gpus > WHOLE_GPU_MILLI:
+            raise InvalidAmount(
+                f"devices: {self.gpus} shares of {format_milli(self.compute_milli)} "
+                "are more than the same GPU has"
+            )
+
+
+_ABOUT_GPUS = frozenset({Level.NVLINK, Level.GPU_TYPE})
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,6 +35,7 @@ class Reason(enum.Enum):
     NEIGHBOUR_PROMISE = "a neighbour's slowdown promise would break"
     COMPANY = "the policy keeps them apart"
     GANG = "not enough room for all workers at once"
+    TOGETHER = "not enough room for all workers together"
     ORDER = "an earlier job waits for its turn"
     NO_NODES = "no node has joined yet"
     TOO_LARGE = "larger than the cluster could ever hold"
