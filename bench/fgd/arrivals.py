@@ -8,7 +8,7 @@ the same for the whole run, and nothing can be won by the nodes' names.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from bench.fgd.go_random import GoRandom
@@ -64,14 +64,19 @@ def _arriving(pods: Sequence[PodRow], target_milli: int, random: GoRandom) -> li
     arriving = list(pods)
     random.shuffle(arriving)
     asked = sum(pod.total_milli for pod in arriving)
+    if asked < target_milli:
+        return [*arriving, *_more(pods, target_milli - asked, random)]
     while asked > target_milli:
         asked -= arriving.pop(random.below(len(arriving))).total_milli
-    # A list that asks for the target to begin with stays as it is, and so does one that was cut down to it.
-    while len(arriving) >= len(pods) and asked < target_milli:
+    return arriving
+
+
+def _more(pods: Sequence[PodRow], room_milli: int, random: GoRandom) -> Iterator[PodRow]:
+    """Pods of the list, drawn until one finds no more room; those without GPUs always do."""
+    while True:
         pod = pods[random.below(len(pods))]
         # The artifact looks at one GPU's request here, even of a pod that asks for several.
-        if asked + pod.gpu_milli > target_milli:
-            break
-        asked += pod.total_milli
-        arriving.append(pod)
-    return arriving
+        if pod.gpu_milli > room_milli:
+            return
+        room_milli -= pod.total_milli
+        yield pod

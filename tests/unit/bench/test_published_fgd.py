@@ -78,6 +78,25 @@ def test_a_seed_decides_all_and_another_one_something_else():
     assert first.nodes != other.nodes
 
 
+def test_drawing_goes_on_when_the_target_is_met_exactly():
+    # Of ten GPUs, 26 halves are 130 % to the last thousandth; pods without GPUs between.
+    halves_and_none = [pod(gpu_milli=500), pod(gpus=0, gpu_milli=0)]
+    trials = [draw_trial("made-up", [node(5), node(5)], halves_and_none, seed) for seed in range(8)]
+    assert all(sum(arriving.total_milli for arriving in trial.pods) == 13_000 for trial in trials)
+    assert any(trial.pods[-1].gpus == 0 for trial in trials)
+
+
+def test_a_pod_of_several_gpus_may_pass_the_target():
+    # Room is looked for by the request per GPU, as in the artifact.
+    trial = draw_trial("made-up", [node(8)], [pod(8)], seed=1)
+    assert [arriving.gpus for arriving in trial.pods] == [8, 8]
+
+
+def test_a_list_that_asks_for_too_much_is_cut_down():
+    trial = draw_trial("made-up", [node(2)], [pod(cpu_milli=number) for number in range(9)], seed=1)
+    assert len(set(trial.pods)) == len(trial.pods) == 2
+
+
 def test_pods_without_gpus_alone_are_refused():
     with pytest.raises(ValueError, match="no pod asks for a GPU"):
         draw_trial("made-up", [node()], [pod(gpus=0, gpu_milli=0)], seed=1)
