@@ -88,7 +88,8 @@ class Ask:
 class Demand:
     """What one worker asks for and who asks; equal demands are one object, kept by the search.
 
-    ``asker`` is the tenant where it matters (isolation), else None.
+    ``asker`` is the tenant where it matters (isolation), else None; ``rows`` are the only nodes that will do,
+    None for all.
     """
 
     request: Request
@@ -96,6 +97,7 @@ class Demand:
     asker: str | None
     crowd: Crowd
     ask: Ask | None = None
+    rows: Ints | None = None
 
 
 def compile_ask(
@@ -114,17 +116,21 @@ def compile_ask(
         for mode in MODE_ORDER
     ]
     terms = [
-        [_terms(need, kind, (profile, cluster, belief)) for kind, need in enumerate(by_mode)] or [_NOTHING]
+        [
+            _terms(need, kind, request.shares_per_gpu, (profile, cluster, belief))
+            for kind, need in enumerate(by_mode)
+        ]
+        or [_NOTHING]
         for by_mode in needs
     ]
     entries = [
-        request.gpus,
+        request.gpus_apart,
         request.cpu_milli,
         request.ram_bytes,
         k.STRANGER,
         int(request.isolation is Isolation.TENANT),
         0 if placement.any_mode else MODE_STEP,
-        int(placement.weighs_fragments),
+        int(placement.weighs),
         sum(1 << rank for rank, by_mode in enumerate(needs) if any(by_mode)),
     ]
     ask = Ask(
@@ -145,8 +151,9 @@ _NOTHING = [0] * k.TERM_COLUMNS
 
 
 def _terms(
-    need: Need | None, kind: int, context: tuple[Profile | None, Cluster, InterferenceModel]
+    need: Need | None, kind: int, copies: int, context: tuple[Profile | None, Cluster, InterferenceModel]
 ) -> list[int]:
+    """The terms of so many shares of one GPU, as if they were one share."""
     if need is None:
         return _NOTHING
     profile, cluster, belief = context
@@ -155,15 +162,18 @@ def _terms(
     geometry = cluster.geometries[kind]
     if need.mig_profile is not None and geometry is not None:
         cut = geometry.profiles[need.mig_profile]
+        bundle = geometry.bundles.index((need.mig_profile, copies))
         return [
-            *(need.compute_milli, 0, need.mig_profile, cut.compute_slices, geometry.compute_slices),
+            *(need.compute_milli * copies, 0, bundle, cut.compute_slices * copies, geometry.compute_slices),
             *(cut.memory_slices, int(cut.media), k.MANY, price, 0, 0, 0, 0),
         ]
-    clients = mps_max_clients(model) if need.mode is Mode.MPS else k.MANY
+    # The others come with the first: where one is welcome, there must be room for all.
+    clients = (mps_max_clients(model) if need.mode is Mode.MPS else k.MANY) - (copies - 1)
     pull = coupling_of(belief, model, Resident(profile, need.mode, need.compute_milli))
     return [
-        *(need.compute_milli, need.memory_bytes or 0, 0, 0, 0, 0, 0, clients, price),
-        *(pull.pressure + pull.sensitivity if pull is not None else (0, 0, 0, 0)),
+        *(need.compute_milli * copies, (need.memory_bytes or 0) * copies, 0, 0, 0, 0, 0, clients, price),
+        *((pressure * copies for pressure in pull.pressure) if pull is not None else (0, 0)),
+        *(pull.sensitivity if pull is not None else (0, 0)),
     ]
 
 
@@ -190,8 +200,11 @@ def newcomer_of(ask: Ask, need: Need) -> Neighbour:
 
 
 def slice_tables(cluster: Cluster) -> tuple[Any, Any]:
-    """MIG tables of all kinds as two int8 arrays [kinds, states, profiles]: best start and room."""
-    widest = max((len(g.profiles) for g in cluster.geometries if g is not None), default=0)
+    """MIG tables of all kinds as two int8 arrays [kinds, states, bundles]: best start and room.
+
+    The single slices come first, in the order of the profiles.
+    """
+    widest = max((len(g.bundles) for g in cluster.geometries if g is not None), default=0)
     if widest == 0:
         empty = np.full((max(len(cluster.kinds), 1), 1, 1), -1, np.int8)
         return empty, np.zeros_like(empty)
@@ -200,6 +213,8 @@ def slice_tables(cluster: Cluster) -> tuple[Any, Any]:
     room = np.zeros_like(start)
     for kind, geometry in enumerate(cluster.geometries):
         if geometry is not None:
-            start[kind, :, : len(geometry.profiles)] = geometry.start
-            room[kind, :, : len(geometry.profiles)] = geometry.room
+            for bundle, (profile, copies) in enumerate(geometry.bundles):
+                fits = geometry.room[:, profile] >= copies
+                start[kind, :, bundle] = np.where(fits, geometry.start[:, profile], -1)
+                room[kind, :, bundle] = geometry.room[:, profile] // copies
     return start, room

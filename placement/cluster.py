@@ -16,9 +16,9 @@ import numpy as np
 from placement import columns as k
 from placement.columns import Ints
 from placement.figures import Figures, limit
-from placement.fragments import Mix
 from placement.interference import Coupling, InterferenceModel, Resident, coupling_of
 from placement.lodgings import Holder, Lodging, Tenancy
+from placement.mix import Mix
 from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Share, StateError
 from placement.neighbourhood import NeighbourhoodTable
 from placement.partition import MigGeometry
@@ -171,6 +171,11 @@ class Cluster:
             half = len(self._touched) // 2
             self._forgotten += half
             del self._touched[:half]
+
+    def value_anew(self) -> None:
+        """Prices have changed: every row is worth another look."""
+        self._forgotten += len(self._touched) + 1
+        self._touched = []
 
     @property
     def changes(self) -> int:

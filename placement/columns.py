@@ -11,6 +11,9 @@ Ints = npt.NDArray[np.int64]
 Row = Sequence[int]
 Table = Sequence[Row]
 Cube = Sequence[Table]
+Tables = tuple[Cube, Table, Cube, Cube, Row]
+"""Terms [rank, kind], refused neighbourhoods [rank, number], best MIG start and room [kind, state, profile],
+and the compiled mix."""
 
 BAD = 1 << 62
 """Score of a node that cannot hold the request; lower scores are better."""
@@ -41,9 +44,12 @@ CPU_FREE, RAM_FREE, FREE_SUM, EMPTIES, UP, SIZE, SHAPES = range(7)
 """Columns of a node.  SIZE: its GPUs; SHAPES: kinds of workers there, see Offer.shapes."""
 NODE_COLUMNS = 7
 
-GPUS, CPU, RAM, ASKER, ISOLATING, MODE_STEP, WEIGHS_FRAGMENTS, OFFERED = range(8)
+GPUS, CPU, RAM, ASKER, ISOLATING, MODE_STEP, WEIGHS, OFFERED = range(8)
 """Entries of a compiled request; OFFERED is a mask of the ranks of modes that some GPU could serve."""
 ASK_ENTRIES = 8
+
+STRANDED, FORGONE = 1, 2
+"""What a policy weighs, see Placement.weighs."""
 
 MPS_RANK, TIMESLICE_RANK, MIG_RANK, EXCLUSIVE_RANK = range(4)
 """Places of the modes in MODE_ORDER."""

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from placement import columns, fragments, kernels, vectorised
+from placement import columns, fragments, kernels, measures, mix, vectorised, worth
 from placement import columns as k
 from placement.columns import Ints
 from placement.jit import compiled, numba, register_jitable
@@ -50,7 +50,7 @@ def _stamp(scores: Scores) -> int:
     The compiler's cache looks at the loop's own file and at what it closes over; so it closes over this.
     """
     own = (sys.modules[score.__module__] for score in scores)
-    parts = (kernels, fragments, columns, offers, *own)
+    parts = (kernels, measures, worth, fragments, mix, columns, offers, *own)
     return zlib.crc32("".join(map(inspect.getsource, parts)).encode())
 
 
@@ -134,7 +134,7 @@ class Engine:
         state = np.zeros((1, 1, k.GPU_COLUMNS), np.int64), np.zeros((1, k.NODE_COLUMNS), np.int64)
         cube = np.zeros((1, 1, 1), np.int8)
         terms = np.zeros((k.RANKS, 1, k.TERM_COLUMNS), np.int64)
-        tables = terms, np.zeros((k.RANKS, 0), np.int8), cube, cube, np.zeros(64, np.int64)
+        tables = terms, np.zeros((k.RANKS, 0), np.int8), cube, cube, np.zeros(1 << 13, np.int64)
         ask = np.zeros(k.ASK_ENTRIES, np.int64)
         out = np.zeros(1, np.int64), np.zeros(1, np.int32)
         self.rescore(np.zeros(1, np.int64), state, ask, tables, out)

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from placement import columns as k
 from placement import fragments
 from placement.columns import Ints
-from placement.fragments import Mix, compile_mix
 from placement.lodgings import Lodging
+from placement.mix import FULL_AT, Mix
+from placement.mix_tables import compile_mix
 from placement.model import WHOLE_GPU_MILLI, Gpu, Mode, Share, StateError
 from placement.neighbourhood import NeighbourhoodTable
 from placement.partition import MigGeometry, geometry_of, mps_max_clients
@@ -31,7 +32,8 @@ class Figures:
 
     Attributes:
         kinds: model and memory of each kind; geometries: its MIG geometry, None without MIG.
-        mix_tables: see :func:`placement.fragments.compile_mix`; anew whenever a kind is added.
+        mix: the requests that are usual here.
+        mix_tables: see :func:`placement.mix_tables.compile_mix`; anew whenever a kind is added.
         neighbourhoods: numbers of the sets of residents that have been met.
     """
 
@@ -41,7 +43,7 @@ class Figures:
         self.neighbourhoods = NeighbourhoodTable()
         self._clients: list[int] = []
         self._numbers: dict[tuple[str, int | None], int] = {}
-        self._mix = mix
+        self.mix = mix
         self._tables: list[int] = []
         self.mix_tables: Ints = compile_mix(mix, (), ())
         self._weighs = bool(mix)
@@ -55,12 +57,12 @@ class Figures:
             self.geometries.append(geometry_of(kind[0]))
             self._clients.append(mps_max_clients(kind[0]))
         if new:
-            self.use_mix(self._mix)
+            self.use_mix(self.mix)
         return bool(new)
 
     def use_mix(self, mix: Mix) -> None:
         """Compile another mix of usual requests."""
-        self._mix, self._weighs = mix, bool(mix)
+        self.mix, self._weighs = mix, bool(mix)
         self.mix_tables = compile_mix(mix, self.kinds, self.geometries)
         self._tables = self.mix_tables.tolist()
 
@@ -68,7 +70,7 @@ class Figures:
         """The columns of a GPU without residents."""
         kind = self._numbers[gpu.model, gpu.memory_bytes]
         alone = self.neighbourhoods.number(gpu.model, kind, ())
-        usable = self._tables[self._tables[fragments.FULL_AT] + kind]
+        usable = self._tables[self._tables[FULL_AT] + kind]
         start = (k.EMPTY, 0, 0, kind, k.NOBODY, 0, alone, WHOLE_GPU_MILLI, limit(gpu.memory_bytes))
         return (*start, usable, 0, 0, 0, 0)
 

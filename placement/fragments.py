@@ -10,80 +10,60 @@ stranded is free compute times the popularity of the bits that are missing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from placement.columns import Ints
 from placement.jit import register_jitable
-from placement.model import WHOLE_GPU_MILLI, Mode, Profile, Request
+from placement.mix import (
+    CPU_AT,
+    CPU_N,
+    EMPTIES_AT,
+    FULL_AT,
+    KINDS,
+    MEMORY_AT,
+    MEMORY_N,
+    MIG_AT,
+    MOST_USUAL,
+    POPULAR_AT,
+    RAM_AT,
+    RAM_N,
+    SHARE_AT,
+    WHOLE,
+    Kinds,
+    Mix,
+    UsualRequest,
+)
+from placement.model import WHOLE_GPU_MILLI, Mode, Request
 from placement.partition import MigGeometry, Need, needs_of
-
-WHOLE = 1 << 20
-"""Popularity of all usual requests together."""
-
-MOST_USUAL = 62
-"""So many usual requests are told apart, one bit each; the least popular beyond are left out."""
 
 _BYTE_VALUES, _BYTES = 256, 8
 _SHARE_STEPS = WHOLE_GPU_MILLI + 1
 _MIG_STATES = 1 << 12
 _MOST_EMPTIES = 64
 
-(
-    CPU_N,
-    CPU_AT,
-    RAM_N,
-    RAM_AT,
-    MEMORY_N,
-    MEMORY_AT,
-    EMPTIES_AT,
-    SHARE_AT,
-    MIG_AT,
-    FULL_AT,
-    POPULAR_AT,
-    KINDS,
-) = range(12)
-"""Header of the compiled tables: how many steps there are, and where each table begins in the flat array."""
-_HEADER = 12
-
 MPS_PLANE, TIMESLICE_PLANE = 0, 1
 
 
-@dataclass(frozen=True, slots=True)
-class UsualRequest:
-    """A request as it is often made here, and how often (any unit)."""
-
-    request: Request
-    weight: int
-    profile: Profile | None = None
-
-
-Mix = tuple[UsualRequest, ...]
-
-
-def compile_mix(
-    mix: Mix, kinds: Sequence[tuple[str, int | None]], geometries: Sequence[MigGeometry | None]
-) -> Ints:
-    """The tables of a mix on these GPU kinds, int64, flat (see the header); without usual requests all 0.
+def fragment_tables(mix: Mix, kinds: Kinds, geometries: Sequence[MigGeometry | None]) -> dict[int, Ints]:
+    """The tables of a mix on these GPU kinds, by their place in the header.
 
     Requests that differ in the GPU models alone share a bit, whose popularity then depends on the kind.
     """
     groups = _grouped(mix)
     needs = [[_need_of_any(group, *kind) for kind in kinds] for group in groups]
     tables = _Tables([group[0].request for group in groups], needs, geometries)
-    parts = [
-        *tables.steps([group[0].request.cpu_milli for group in groups]),
-        *tables.steps([group[0].request.ram_bytes for group in groups]),
-        *tables.steps([_memory(by_kind) for by_kind in needs]),
-        tables.by_empties(),
-        tables.by_share(Mode.MPS),
-        tables.by_share(Mode.TIMESLICE),
-        tables.by_state(),
-        tables.full(),
-        _popularity_tables(groups, kinds),
-    ]
-    return _flat(parts, len(kinds))
+    return {
+        CPU_AT: tables.steps([group[0].request.cpu_milli for group in groups]),
+        RAM_AT: tables.steps([group[0].request.ram_bytes for group in groups]),
+        MEMORY_AT: tables.steps([_memory(by_kind) for by_kind in needs]),
+        EMPTIES_AT: tables.by_empties(),
+        SHARE_AT: np.stack([tables.by_share(Mode.MPS), tables.by_share(Mode.TIMESLICE)]),
+        MIG_AT: tables.by_state(),
+        FULL_AT: tables.full(),
+        POPULAR_AT: _popularity_tables(groups, kinds),
+    }
 
 
 def _grouped(mix: Mix) -> list[list[UsualRequest]]:
@@ -104,7 +84,7 @@ def _need_of_any(group: list[UsualRequest], model: str, memory_bytes: int | None
     return {}
 
 
-def _popularity_tables(groups: list[list[UsualRequest]], kinds: Sequence[tuple[str, int | None]]) -> Ints:
+def _popularity_tables(groups: list[list[UsualRequest]], kinds: Kinds) -> Ints:
     """Popularity on each kind of each value of each byte of a mask, int64 [kinds, 8, 256]."""
     total = sum(usual.weight for group in groups for usual in group)
     shares = [[usual.weight * WHOLE // total for usual in group] for group in groups]
@@ -119,17 +99,6 @@ def _popularity_tables(groups: list[list[UsualRequest]], kinds: Sequence[tuple[s
                 if needs_of(usual.request, usual.profile, model, memory_bytes):
                     table[kind, byte, has_bit] += share
     return table
-
-
-def _flat(parts: list[Ints], kinds: int) -> Ints:
-    at = np.cumsum([_HEADER] + [part.size for part in parts])
-    header = np.zeros(_HEADER, np.int64)
-    for n, start, part in ((CPU_N, CPU_AT, 0), (RAM_N, RAM_AT, 2), (MEMORY_N, MEMORY_AT, 4)):
-        header[n], header[start] = parts[part].size, at[part]
-    for name, part in ((EMPTIES_AT, 6), (SHARE_AT, 7), (MIG_AT, 9), (FULL_AT, 10), (POPULAR_AT, 11)):
-        header[name] = at[part]
-    header[KINDS] = kinds
-    return np.concatenate([header, *(part.ravel() for part in parts)]).astype(np.int64)
 
 
 def _memory(by_kind: list[dict[Mode, Need]]) -> int:
@@ -156,11 +125,11 @@ class _Tables:
         self._needs = needs
         self._geometries = geometries
 
-    def steps(self, wanted: list[int]) -> tuple[Ints, Ints]:
-        """Ascending amounts, and the mask of requests that do with each."""
+    def steps(self, wanted: list[int]) -> Ints:
+        """Ascending amounts, and the mask of requests that do with each, [2, steps]."""
         amounts = sorted({0, *wanted})
         masks = [_mask(amount <= step for amount in wanted) for step in amounts]
-        return np.array(amounts, np.int64), np.array(masks, np.int64)
+        return np.array([amounts, masks], np.int64)
 
     def by_empties(self) -> Ints:
         """By empty GPUs on the node: requests for several GPUs, or whole ones, need as many."""

@@ -12,17 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from placement import columns as k
-from placement import fragments as f
-from placement.columns import Cube, Row, Table
+from placement import worth as w
+from placement.columns import Row, Table, Tables
 from placement.jit import register_jitable
+from placement.measures import node_sums, stranding, stranding_of_whole
 from placement.policies.offer import Offer
 
 Score = Callable[[Offer], Any]
 Scores = tuple[Score, Score]
 """A policy's preference among places, and among the GPUs of one node where the first is equal."""
-Tables = tuple[Cube, Table, Cube, Cube, Row]
-"""Terms [rank, kind], refused neighbourhoods [rank, number], best MIG start and room [kind, state, profile],
-and the compiled mix."""
 
 
 @register_jitable
@@ -84,72 +82,6 @@ def workers_beside_gpus(node: Row, ask: Row) -> int:
 
 
 @register_jitable
-def stranded_on_gpu(free: int, kind: int, usable: int, mix: Row) -> int:
-    """Free compute of a GPU that the usual requests cannot use, times their popularity."""
-    return free * (f.WHOLE - f.popularity(usable, kind, mix)) if free > 0 else 0
-
-
-@register_jitable
-def stranded(gpus: Table, runnable: int, without: int, mix: Row) -> int:
-    """Stranded compute of a node that can run some usual requests, its first empty GPUs left out."""
-    total = 0
-    for j in range(len(gpus)):
-        gpu = gpus[j]
-        if without > 0 and gpu[k.MODE] == k.EMPTY:
-            without -= 1
-        elif gpu[k.MODE] != k.ABSENT:
-            total += stranded_on_gpu(gpu[k.FREE_MILLI], gpu[k.MODEL], gpu[k.USABLE] & runnable, mix)
-    return total
-
-
-@register_jitable
-def usable_after(gpu: Row, rank: int, left: int, term: Row, tables: Tables) -> int:
-    """Which usual requests could use a GPU after one more share of this mode."""
-    _terms, _refused, start, _room, mix = tables
-    kind = gpu[k.MODEL]
-    if rank == k.MIG_RANK:
-        first = start[kind][gpu[k.MIG_STATE]][term[k.PROFILE]]
-        state = gpu[k.MIG_STATE] | (((1 << term[k.CELLS]) - 1) << first) | (term[k.MEDIA] << 11)
-        return f.usable_slices(kind, state + (term[k.CUT] << 8), mix)
-    if gpu[k.CLIENTS] + 1 >= term[k.CLIENT_LIMIT]:
-        return 0
-    return f.usable_share(rank, kind, left, gpu[k.FREE_MEMORY] - term[k.MEMORY], mix)
-
-
-@register_jitable
-def _node_sums(gpus: Table, node: Row, ask: Row, mix: Row) -> tuple[int, int, int, int, int]:
-    """Stranded now, and after without and with an empty GPU less; and what can run in the latter two."""
-    if ask[k.WEIGHS_FRAGMENTS] == 0:
-        return 0, 0, 0, 0, 0
-    empties = node[k.EMPTIES]
-    now = f.runnable(node[k.CPU_FREE], node[k.RAM_FREE], mix) & f.by_empties(empties, mix)
-    after = f.runnable(node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM], mix)
-    shut = after & f.by_empties(empties, mix)
-    opened = after & f.by_empties(max(empties - 1, 0), mix)
-    total = stranded(gpus, now, 0, mix)
-    beside_shut = total if shut == now else stranded(gpus, shut, 0, mix)
-    if empties == 0 or opened == shut:
-        return total, beside_shut, beside_shut, shut, opened
-    return total, beside_shut, stranded(gpus, opened, 0, mix), shut, opened
-
-
-@register_jitable
-def _stranding(gpu: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]) -> int:
-    """Growth of a node's stranded compute if a GPU takes one share."""
-    rank, left = choice
-    sums, term, tables = context
-    now, beside_shut, beside_opened, shut, opened = sums
-    beside, runnable = (beside_opened, opened) if gpu[k.MODE] == k.EMPTY else (beside_shut, shut)
-    mix = tables[4]
-    before = stranded_on_gpu(gpu[k.FREE_MILLI], gpu[k.MODEL], gpu[k.USABLE] & runnable, mix)
-    after = 0
-    if left > 0:
-        usable = usable_after(gpu, rank, left, term, tables) & runnable
-        after = stranded_on_gpu(left, gpu[k.MODEL], usable, mix)
-    return beside - before + after - now
-
-
-@register_jitable
 def _gpu_offer(
     gpu: Row, node: Row, ask: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]
 ) -> Offer:
@@ -159,8 +91,12 @@ def _gpu_offer(
     empty = gpu[k.MODE] == k.EMPTY
     taken = gpu[k.FREE_MILLI] - left
     strand = 0
-    if ask[k.WEIGHS_FRAGMENTS] != 0:
-        strand = _stranding(gpu, choice, context)
+    forgone = 0
+    if ask[k.WEIGHS] == k.STRANDED:
+        strand = stranding(gpu, choice, context)
+    elif ask[k.WEIGHS] == k.FORGONE:
+        forgone = w.worth_lost(gpu, choice, term, context[2])
+        forgone += w.lost_beside(node, ask, taken, (gpu[k.MODEL], 1 if empty else 0), context[2][4])
     return Offer(
         rank,
         taken,
@@ -176,6 +112,7 @@ def _gpu_offer(
         2 if rank == k.EXCLUSIVE_RANK else 1,
         node[k.SHAPES],
         strand,
+        forgone,
         (term[k.SENSES] * gpu[k.PRESSURE] + term[k.SENSES_2] * gpu[k.PRESSURE_2]) // 1000,
         (term[k.PRESSES] * gpu[k.SENSITIVITY] + term[k.PRESSES_2] * gpu[k.SENSITIVITY_2]) // 1000,
         term[k.PRICE] if empty else 0,
@@ -193,7 +130,8 @@ def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores)
     if workers <= 0:
         return k.BAD, 0, 0
     if wanted == 0:
-        return scores[0](_bare_offer(node, ask)), workers, 0
+        kind = gpus[0][k.MODEL] if len(gpus) > 0 else 0
+        return scores[0](_bare_offer(node, ask, kind, tables[4])), workers, 0
     if wanted == 1:
         best, shares, choice = _best_gpu(gpus, node, ask, tables, scores)
     else:
@@ -204,10 +142,15 @@ def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores)
 
 
 @register_jitable
-def _bare_offer(node: Row, ask: Row) -> Offer:
+def _bare_offer(node: Row, ask: Row, kind: int, mix: Row) -> Offer:
     cpu, ram = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM]
     size, empties, shapes = node[k.SIZE], node[k.EMPTIES], node[k.SHAPES]
-    return Offer(0, 0, 0, node[k.FREE_SUM], ask[k.CPU], cpu, ram, size, empties, 0, 0, 0, shapes, 0, 0, 0, 0)
+    forgone = 0
+    if ask[k.WEIGHS] == k.FORGONE and size > 0:
+        forgone = w.lost_beside(node, ask, 0, (kind, 0), mix)
+    return Offer(
+        0, 0, 0, node[k.FREE_SUM], ask[k.CPU], cpu, ram, size, empties, 0, 0, 0, shapes, 0, forgone, 0, 0, 0
+    )
 
 
 @register_jitable
@@ -233,7 +176,7 @@ def _best_gpu(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
             if left < 0:
                 continue
             if not summed:
-                sums = _node_sums(gpus, node, ask, tables[4])
+                sums = node_sums(gpus, node, ask, tables[4])
                 summed = True
             room = max(room, room_on_gpu(gpu, rank, term, tables))
             offer = _gpu_offer(gpu, node, ask, (rank, left), (sums, term, tables))
@@ -287,12 +230,14 @@ def _whole_offer(gpus: Table, node: Row, ask: Row, tables: Tables) -> Offer:
     wanted = ask[k.GPUS]
     mix = tables[4]
     strand = 0
+    forgone = 0
     cpu, ram, empties = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM], node[k.EMPTIES]
-    if ask[k.WEIGHS_FRAGMENTS] != 0:
-        now = f.runnable(node[k.CPU_FREE], node[k.RAM_FREE], mix) & f.by_empties(empties, mix)
-        after = f.runnable(cpu, ram, mix) & f.by_empties(empties - wanted, mix)
-        strand = stranded(gpus, after, wanted, mix) - stranded(gpus, now, 0, mix)
     taken = 1000 * wanted
+    if ask[k.WEIGHS] == k.STRANDED:
+        strand = stranding_of_whole(gpus, node, ask, mix)
+    elif ask[k.WEIGHS] == k.FORGONE:
+        forgone = w.WHOLE_LOST * wanted
+        forgone += w.lost_beside(node, ask, taken, (gpus[0][k.MODEL], wanted), mix)
     return Offer(
         k.EXCLUSIVE_RANK,
         taken,
@@ -308,6 +253,7 @@ def _whole_offer(gpus: Table, node: Row, ask: Row, tables: Tables) -> Offer:
         1 << min(wanted, k.MOST_SHAPES),
         node[k.SHAPES],
         strand,
+        forgone,
         0,
         0,
         0,
@@ -319,12 +265,13 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
     """The best GPUs for one share each, one after the other, as one offer; ties by slot."""
     tables, scores = context
     score, within = scores
-    sums = _node_sums(gpus, node, ask, tables[4])
+    sums = node_sums(gpus, node, ask, tables[4])
     taken = 0
     left_sum = 0
     opened = 0
     residents = 0
     strand = 0
+    forgone = 0
     suffered = 0
     inflicted = 0
     price = 0
@@ -335,7 +282,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         best = k.BAD
         best_within = k.BAD
         best_j = -1
-        pick = Offer(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        pick = Offer(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
         for j in range(len(gpus)):
             term = tables[0][rank][gpus[j][k.MODEL]]
             left = left_on_gpu(gpus[j], rank, ask, term, tables)
@@ -359,6 +306,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         opened += pick.opened
         residents += pick.residents
         strand += pick.stranded
+        forgone += pick.forgone
         suffered += pick.suffered
         inflicted += pick.inflicted
         price += pick.price
@@ -378,6 +326,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         1,
         node[k.SHAPES],
         strand,
+        forgone,
         suffered,
         inflicted,
         price,
@@ -387,7 +336,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
 def pick_slots(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Tables, Scores]) -> list[int]:
     """The slots of a node for a request, best first, ties by slot: all that fit in this mode."""
     tables, (score, within) = context
-    sums = _node_sums(gpus, node, ask, tables[4])
+    sums = node_sums(gpus, node, ask, tables[4])
     offers = []
     for j, gpu in enumerate(gpus):
         term = tables[0][rank][gpu[k.MODEL]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.fragments import Mix
+from placement.mix import Mix
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,6 +38,9 @@ from placement.policies import Policy
 from placement.reports import Reports
 from placement.search import Search
 
+REVIEW_EVERY = 200
+"""Prices of what is scarce are reviewed after so many decisions."""
+
 _FIRST = frozenset({NodeJoined, NodeLost, NodeFenced, ProfileDefined})
 
 
@@ -62,6 +65,7 @@ class Snapshot:
     records: tuple[JobRecord, ...]
     events: int = 0
     decisions: int = 0
+    price_levels: tuple[int, ...] = ()
 
 
 class Scheduler:
@@ -90,6 +94,7 @@ class Scheduler:
         Nodes and profiles come first, so that the order of events of the same moment does not matter.
         """
         self.events += len(events)
+        reviewed = self.decisions // REVIEW_EVERY
         if any(type(event) in _FIRST for event in events):
             self._apply_nodes(events)
         for event in events:
@@ -104,6 +109,8 @@ class Scheduler:
                 job = self.record(transition.job_id).job
                 self._search.left(job, self._ledger.profile_of(job))
         self._search.tidy()
+        if self.decisions // REVIEW_EVERY != reviewed:
+            self._search.review_prices()
         return step
 
     def next_deadline_s(self) -> float | None:
@@ -260,7 +267,8 @@ class Scheduler:
         """All that :meth:`restore` needs; the records are the live ones, not copies."""
         nodes = tuple((node, self.available(node.node_id)) for node in self.cluster.members)
         records = tuple(record for record in self._ledger if record.state not in ENDED)
-        return Snapshot(nodes, tuple(self._ledger.profiles.values()), records, self.events, self.decisions)
+        profiles, levels = tuple(self._ledger.profiles.values()), self._search.prices.levels
+        return Snapshot(nodes, profiles, records, self.events, self.decisions, levels)
 
     @classmethod
     def restore(
@@ -284,6 +292,7 @@ class Scheduler:
                 self._placer.resume(record)
         for record in records:
             if record.state is JobState.QUEUED:
-                self._placer.queue(record)
+                self._placer.line_up(record)
         self.events, self._placer.decisions = snapshot.events, snapshot.decisions
+        self._search.prices.levels = snapshot.price_levels
         return self

@@ -8,8 +8,10 @@ job makes is answered by a bounded look: from a node drawn for the job on, the b
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -17,17 +19,31 @@ import numpy as np
 from placement import columns as k
 from placement.ask import Ask, Crowd, Demand, compile_ask, slice_tables
 from placement.cluster import Cluster
+from placement.columns import Ints
 from placement.company import Company
 from placement.engine import Engine, choice_of, workers_of
 from placement.interference import InterferenceModel
 from placement.kernels import pick_slots
 from placement.lodgings import Holder
-from placement.model import Assignment, Isolation, Job, Profile, Reason, Request, Share, StateError
+from placement.model import (
+    Assignment,
+    Isolation,
+    Job,
+    Level,
+    Profile,
+    Reason,
+    Request,
+    Share,
+    StateError,
+    Together,
+    model_matches,
+)
 from placement.noise import draw
 from placement.options import Options
 from placement.partition import MODE_ORDER
-from placement.policies import Placement
-from placement.topology import aligned
+from placement.policies import Measure, Placement
+from placement.prices import Prices
+from placement.topology import GATHERED, Topology, aligned, by_room, levels_of, roomiest
 
 SIGHT = 100
 """A bounded look ends after so many nodes that could hold the request."""
@@ -62,10 +78,13 @@ class Search:
         self.cluster = cluster
         self.belief = belief
         self.placement = placement
+        self.prices = Prices(cluster)
         self._options = options
+        self._weighs_worth = placement.weighs is Measure.FORGONE
         self._scores = type(placement).score, type(placement).within
         self._engine = Engine(self._scores, compiled=options.compiled)
         self._company = Company(cluster, placement, belief)
+        self._topology = Topology(cluster)
         self._crowds: dict[tuple[Request, str | None], Crowd] = {}
         self._demands: dict[tuple[Request, str | None, str | None], Demand] = {}
         self._asks: dict[tuple[Request, str | None], Ask] = {}
@@ -153,12 +172,21 @@ class Search:
         self._generation = cluster.generation
         self._asks.clear()
         self._row_count = 0
-        start, room = slice_tables(cluster)
-        self._tables = start, room, cluster.mix_tables
-        if not self._engine.compiled:
-            self._plain_tables = start.tolist(), room.tolist(), cluster.mix_tables.tolist()
+        self._tables = (*slice_tables(cluster), cluster.mix_tables)
+        if self._weighs_worth:
+            self.prices.rebuild()
+        self._copy_tables()
         count = len(cluster.members)
         self._scratch = np.zeros(count, np.int64), np.zeros(count, np.int32)
+
+    def _copy_tables(self) -> None:
+        if not self._engine.compiled:
+            self._plain_tables = tuple(table.tolist() for table in self._tables)
+
+    def review_prices(self) -> None:
+        """See what is scarce now; to be done now and then, between decisions."""
+        if self._weighs_worth and self._generation == self.cluster.generation and self.prices.review():
+            self._copy_tables()
 
     def _drop_oldest_ask(self) -> None:
         ask = self._asks.pop(next(iter(self._asks)))
@@ -220,7 +248,8 @@ class Search:
         """Nodes where a tenant may take what strangers may not."""
         if demand.asker is None:
             return []
-        return self.cluster.own_rows(demand.asker, alone=demand.request.isolation is Isolation.TENANT)
+        rows = self.cluster.own_rows(demand.asker, alone=demand.request.isolation is Isolation.TENANT)
+        return rows if demand.rows is None else sorted(set(rows) & set(demand.rows.tolist()))
 
     @property
     def mig_start(self) -> Any:
@@ -238,9 +267,19 @@ class Search:
     def workers_that_fit(self, demand: Demand) -> int:
         """An upper bound of how many workers fit now; exact for one GPU a worker, promises aside."""
         ask = self._look(self.ask_of(demand))
+        if demand.rows is not None:
+            return int(self._workers_by_row(demand)[demand.rows].sum())
         workers = ask.workers
         for _score, row, info in self._aside(ask, demand.asker, self._own_rows(demand)):
             workers += workers_of(info) - workers_of(ask.infos.item(row))
+        return workers
+
+    def _workers_by_row(self, demand: Demand) -> Ints:
+        """An upper bound of how many workers fit on each node, int64 [nodes]."""
+        ask = self._look(self.ask_of(demand))
+        workers: Ints = ask.infos.astype(np.int64) >> 8
+        for _score, row, info in self._aside(ask, demand.asker, self._own_rows(demand)):
+            workers[row] = workers_of(info)
         return workers
 
     def promising(self, demand: Demand, job: Job) -> bool:
@@ -264,7 +303,7 @@ class Search:
         probe = Holder("", job.tenant, demand.profile, request.max_slowdown, cpu_milli=request.cpu_milli)
         probe = replace(probe, ram_bytes=request.ram_bytes, isolating=request.isolation is Isolation.TENANT)
         most = 0
-        for attempt in self._attempts(demand, job):
+        for attempt in self._attempts(demand, job, or_most=True):
             if most < job.workers:
                 placed = self._place_workers(probe, attempt, job)
                 self._take_back(probe, placed)
@@ -286,7 +325,8 @@ class Search:
     def place(self, holder: Holder, demand: Demand, job: Job) -> tuple[Assignment, ...] | None:
         """Allocate all workers of a job, or nothing and None.
 
-        If a gang does not fit where each worker takes its best place, all of one mode may.
+        A gang that shall be together is tried in each domain with room for it, see :meth:`_scopes`.  If it
+        does not fit where each worker takes its best place, all of one mode may.
         """
         for attempt in self._attempts(demand, job):
             placed = self._place_workers(holder, attempt, job)
@@ -295,16 +335,69 @@ class Search:
             self._take_back(holder, placed)
         return None
 
-    def _attempts(self, demand: Demand, job: Job) -> list[Demand]:
-        """The demand itself, and for a gang that may use several modes the same in one mode each."""
-        ranks = self.ask_of(demand).ranks
-        if job.workers == 1 or len(ranks) < 2 or not job.request.gpus:
-            return [demand]
-        return [demand, *(self._in_one_mode(demand, rank) for rank in ranks)]
+    def _attempts(self, demand: Demand, job: Job, *, or_most: bool = False) -> Iterator[Demand]:
+        """The demand in each scope, and for a gang that may use several modes the same in one mode each.
 
-    def _in_one_mode(self, demand: Demand, rank: int) -> Demand:
-        request = replace(demand.request, modes=frozenset({MODE_ORDER[rank]}))
-        return Demand(request, demand.profile, demand.asker, demand.crowd)
+        With ``or_most`` a gang that must be together is also tried where most of it may fit.
+        """
+        if job.workers == 1:
+            yield demand
+            return
+        for scope in self._scopes(demand, job, or_most=or_most):
+            yield scope
+            ranks = self.ask_of(scope).ranks
+            if len(ranks) > 1 and job.request.gpus:
+                for rank in ranks:
+                    modes = frozenset({MODE_ORDER[rank]})
+                    yield replace(scope, request=replace(scope.request, modes=modes), ask=None)
+
+    def _scopes(self, demand: Demand, job: Job, *, or_most: bool) -> Iterator[Demand]:
+        """The demand bound to each domain with room for all workers, and unbound if that is not required.
+
+        The tightest level comes first; on each the domain in which the least is left, ties by name.
+        """
+        wish = demand.request.together or (GATHERED if self.placement.gathers else None)
+        if wish is None:
+            yield demand
+            return
+        for level in levels_of(wish):
+            yield from self._on_level(demand, job.workers, level, wish)
+        if not wish.required:
+            yield demand
+        elif or_most:
+            yield from self._where_most(demand, wish)
+
+    def _on_level(self, demand: Demand, wanted: int, level: Level, wish: Together) -> Iterator[Demand]:
+        if level is Level.GPU_TYPE:
+            typed = [(self.workers_that_fit(each), each) for each in self._typed(demand)]
+            enough = [pair for pair in typed if pair[0] >= wanted]
+            yield from (each for _workers, each in sorted(enough, key=itemgetter(0)))
+            return
+        domains = self._topology.domains(level, wish.level)
+        for rows in by_room(domains, self._workers_by_row(demand), wanted):
+            yield replace(demand, rows=rows)
+
+    def _where_most(self, demand: Demand, wish: Together) -> Iterator[Demand]:
+        if wish.level is Level.GPU_TYPE:
+            yield from sorted(self._typed(demand), key=self.workers_that_fit, reverse=True)[:1]
+            return
+        for level in levels_of(wish):
+            domains = self._topology.domains(level, wish.level)
+            yield replace(demand, rows=roomiest(domains, self._workers_by_row(demand)))
+
+    def _typed(self, demand: Demand) -> list[Demand]:
+        """The demand for each GPU model alone that would do."""
+        chosen = demand.request.gpu_models
+        return [
+            replace(
+                demand,
+                request=replace(demand.request, gpu_models=(model,)),
+                rows=self._topology.of_model(model),
+                ask=None,
+            )
+            for model in self._topology.models()
+            if not chosen or any(model_matches(selector, model) for selector in chosen)
+        ]
 
     def _take_back(self, holder: Holder, placed: list[Assignment]) -> None:
         for assignment in placed:
@@ -314,7 +407,7 @@ class Search:
         """Allocate as many workers as fit, at most all of them."""
         placed: list[Assignment] = []
         ask = self.ask_of(demand)
-        find = self._in_sight if self.bounded(demand) else self._best
+        find = self._in_sight if demand.rows is None and self.bounded(demand) else self._best
         while len(placed) < job.workers:
             spot = find(ask, demand, job, len(placed))
             if spot is None:
@@ -328,7 +421,7 @@ class Search:
         self._look(ask)
         own = self._own_rows(demand)
         while True:
-            row = self._best_row(ask, job, worker)
+            row = self._best_row(ask, demand.rows, job, worker)
             best = ask.scores.item(row) if row >= 0 else k.BAD, row, 0
             best = min([best, *self._aside(ask, demand.asker, own)])
             if best[0] == k.BAD:
@@ -338,17 +431,19 @@ class Search:
                 return spot
             self._rescore(ask, [spot.row])
 
-    def _best_row(self, ask: Ask, job: Job, worker: int) -> int:
-        scores = ask.scores
+    def _best_row(self, ask: Ask, rows: Ints | None, job: Job, worker: int) -> int:
+        scores = ask.scores if rows is None else ask.scores[rows]
         if not len(scores):
             return -1
         if self.placement.noise:
             fitting = np.flatnonzero(scores == scores.min())
-            return int(fitting[draw(self._options.seed, job.sequence, worker, len(fitting))])
-        return self._engine.lowest(scores)
+            best = int(fitting[draw(self._options.seed, job.sequence, worker, len(fitting))])
+        else:
+            best = self._engine.lowest(scores)
+        return best if rows is None else int(rows[best])
 
     def _in_sight(self, ask: Ask, demand: Demand, job: Job, worker: int) -> _Spot | None:
-        """The best of the first nodes that could hold it, from a node drawn for the job on; then of the next."""
+        """The best of the first nodes that could hold it, from one drawn for the job on; then of the next."""
         count, done = len(self.cluster.members), 0
         if not count:
             return None
@@ -387,7 +482,7 @@ class Search:
         """Whether all promises hold there; a neighbourhood that refuses is remembered."""
         if spot.rank == k.EXCLUSIVE_RANK or not self._company.matters(ask):
             return True
-        if len(spot.slots) < ask.request.gpus:  # scored before what is refused elsewhere was known
+        if len(spot.slots) < ask.request.gpus_apart:  # scored before what is refused elsewhere was known
             return False
         numbers = [self.cluster.gpus.item(spot.row, slot, k.NEIGHBOURHOOD) for slot in spot.slots]
         return self._company.welcomes(ask, spot.rank, numbers)
@@ -397,7 +492,7 @@ class Search:
     ) -> _Spot:
         """Which slots of a node would be taken."""
         rank, slot = choice_of(info)
-        wanted = ask.request.gpus
+        wanted = ask.request.gpus_apart
         if wanted == 0:
             return _Spot(row, k.EXCLUSIVE_RANK, [])
         noisy = self.placement.noise and who is not None
@@ -417,22 +512,26 @@ class Search:
     def _assignment(self, ask: Ask, spot: _Spot, worker: int) -> Assignment:
         node = self.cluster.members[spot.row]
         gpus = self.cluster.gpus
-        shares = tuple(
-            self._share(ask, spot.rank, gpus[spot.row, slot].tolist(), node.gpus[slot].uuid)
+        shares = (
+            self._shares(ask, spot.rank, gpus[spot.row, slot].tolist(), node.gpus[slot].uuid)
             for slot in spot.slots
         )
-        return Assignment(worker, node.node_id, shares)
+        return Assignment(worker, node.node_id, tuple(chain.from_iterable(shares)))
 
-    def _share(self, ask: Ask, rank: int, gpu: list[int], uuid: str) -> Share:
+    def _shares(self, ask: Ask, rank: int, gpu: list[int], uuid: str) -> tuple[Share, ...]:
+        """What one worker takes of one GPU."""
         need = ask.needs[rank][gpu[k.MODEL]]
         if need is None:
             raise StateError(f"GPU {uuid} was chosen for a request that its model cannot serve")
+        copies = ask.request.shares_per_gpu
         geometry = self.cluster.geometries[gpu[k.MODEL]]
         if need.mig_profile is None or geometry is None:
-            return Share(uuid, need.mode, need.compute_milli, need.memory_bytes)
-        start = int(geometry.start[gpu[k.MIG_STATE], need.mig_profile])
+            return (Share(uuid, need.mode, need.compute_milli, need.memory_bytes),) * copies
         profile = geometry.profiles[need.mig_profile].name
-        return Share(uuid, need.mode, need.compute_milli, need.memory_bytes, profile, start)
+        starts = geometry.starts_of(gpu[k.MIG_STATE], need.mig_profile, copies)
+        return tuple(
+            Share(uuid, need.mode, need.compute_milli, need.memory_bytes, profile, start) for start in starts
+        )
 
 
 def _name(profile: Profile | None) -> str | None:

@@ -2,41 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from placement import columns as k
-from placement import fragments as f
 from placement.columns import Ints
 from placement.kernels import Scores
 from placement.policies.offer import Offer
+from placement.vectorised_measures import (
+    Sight,
+    Sums,
+    forgone,
+    forgone_bare,
+    forgone_whole,
+    stranding,
+    stranding_of_whole,
+    sums_of,
+)
 
 Bools = npt.NDArray[np.bool_]
-
-
-@dataclass(slots=True)
-class _Sight:
-    """Some nodes and a request; ``gpu`` is int64 [nodes, slots, columns], ``node`` int64 [nodes, columns]."""
-
-    gpu: Ints
-    node: Ints
-    ask: Ints
-    tables: tuple[Any, ...]
-    scores: Scores
-
-    def of_node(self, column: int) -> Ints:
-        """A column of the nodes, beside their GPUs, int64 [nodes, 1]."""
-        figures: Ints = self.node[:, column, None]
-        return figures
 
 
 def offers(rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, ...], scores: Scores) -> Any:
     """Scores, workers and choices of these nodes, int64 [rows] each."""
     gpus, nodes = state
-    sight = _Sight(gpus[rows], nodes[rows], ask, tables, scores)
+    sight = Sight(gpus[rows], nodes[rows], ask, tables, scores)
     workers = _workers_beside_gpus(sight)
     if ask[k.GPUS] == 0:
         values, shares, choices = _bare(sight), workers, np.zeros(len(rows), np.int64)
@@ -49,7 +41,7 @@ def offers(rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, .
     return np.where(fits, values, k.BAD), np.where(fits, workers, 0), np.where(fits, choices, 0)
 
 
-def _workers_beside_gpus(sight: _Sight) -> Ints:
+def _workers_beside_gpus(sight: Sight) -> Ints:
     node, ask = sight.node, sight.ask
     workers = np.full(len(node), k.MANY, np.int64)
     for asked, free in ((k.CPU, k.CPU_FREE), (k.RAM, k.RAM_FREE)):
@@ -59,20 +51,21 @@ def _workers_beside_gpus(sight: _Sight) -> Ints:
     return workers
 
 
-def _bare(sight: _Sight) -> Ints:
+def _bare(sight: Sight) -> Ints:
     node, ask = sight.node, sight.ask
     zero = np.zeros(len(node), np.int64)
     cpu, ram = node[:, k.CPU_FREE] - ask[k.CPU], node[:, k.RAM_FREE] - ask[k.RAM]
     size, empties, shapes = node[:, k.SIZE], node[:, k.EMPTIES], node[:, k.SHAPES]
     rest = (node[:, k.FREE_SUM], zero + ask[k.CPU], cpu, ram, size, empties, zero, zero, zero, shapes)
-    return zero + sight.scores[0](Offer(zero, zero, zero, *rest, zero, zero, zero, zero))
+    lost = zero + forgone_bare(sight)
+    return zero + sight.scores[0](Offer(zero, zero, zero, *rest, zero, lost, zero, zero, zero))
 
 
 def _ranks(ask: Ints) -> list[int]:
     return [rank for rank in range(k.RANKS) if int(ask[k.OFFERED]) >> rank & 1]
 
 
-def _fit(sight: _Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
+def _fit(sight: Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
     """Which GPUs fit in this mode, compute left, shares that fit, and the terms of each GPU."""
     terms, refused, start, room, _mix = sight.tables
     gpu = sight.gpu
@@ -118,106 +111,10 @@ def _share_room(gpu: Ints, term: Ints) -> Ints:
     return room
 
 
-# -- fragments ---------------------------------------------------------------------------------------------
-
-
-def _at_step(amount: Ints, count: int, at: int, mix: Ints) -> Ints:
-    steps = mix[at : at + count]
-    reached = np.searchsorted(steps, amount, side="right")
-    return np.where(reached > 0, mix[at + count + np.maximum(reached, 1) - 1], 0)
-
-
-def _popularity(mask: Ints, kind: Ints, mix: Ints) -> Ints:
-    total = np.zeros_like(mask)
-    at, most = int(mix[f.POPULAR_AT]) + kind * 2048, int(mask.max(initial=0))
-    while most:
-        total += mix[at + (mask & 255)]
-        mask, at, most = mask >> 8, at + 256, most >> 8
-    return total
-
-
-def _stranded(free: Ints, kind: Ints, usable: Ints, mix: Ints) -> Ints:
-    wasted: Ints = free * (f.WHOLE - _popularity(usable, kind, mix))
-    return wasted
-
-
-def _runnable(sight: _Sight, cpu: Ints | int, ram: Ints | int) -> Ints:
-    mix, node = sight.tables[4], sight.node
-    by_cpu = _at_step(node[:, k.CPU_FREE] - cpu, int(mix[f.CPU_N]), int(mix[f.CPU_AT]), mix)
-    return by_cpu & _at_step(node[:, k.RAM_FREE] - ram, int(mix[f.RAM_N]), int(mix[f.RAM_AT]), mix)
-
-
-def _by_empties(empties: Ints, mix: Ints) -> Ints:
-    masks: Ints = mix[int(mix[f.EMPTIES_AT]) + np.clip(empties, 0, 64)]
-    return masks
-
-
-def _free(sight: _Sight) -> Ints:
-    return np.where(sight.gpu[..., k.MODE] == k.ABSENT, 0, sight.gpu[..., k.FREE_MILLI])
-
-
-@dataclass(slots=True)
-class _Sums:
-    """Stranded compute per node: now, and after without and with an empty GPU less; int64 [nodes, 1]."""
-
-    now: Ints
-    shut: Ints
-    opened: Ints
-    runnable_shut: Ints
-    runnable_opened: Ints
-
-
-def _sums(sight: _Sight) -> _Sums:
-    ask, mix, empties = sight.ask, sight.tables[4], sight.node[:, k.EMPTIES]
-    after = _runnable(sight, ask[k.CPU], ask[k.RAM])
-    masks = (
-        _runnable(sight, 0, 0) & _by_empties(empties, mix),
-        after & _by_empties(empties, mix),
-        after & _by_empties(empties - 1, mix),
-    )
-    free, usable, kind = _free(sight), sight.gpu[..., k.USABLE], sight.gpu[..., k.MODEL]
-    now, shut, opened = (_stranded(free, kind, usable & m[:, None], mix).sum(1, keepdims=True) for m in masks)
-    return _Sums(now, shut, opened, masks[1][:, None], masks[2][:, None])
-
-
-def _usable_after(sight: _Sight, rank: int, left: Ints, term: Ints) -> Ints:
-    start, mix, gpu = sight.tables[2], sight.tables[4], sight.gpu
-    kind = gpu[..., k.MODEL]
-    if rank == k.MIG_RANK:
-        first = np.maximum(start[kind, gpu[..., k.MIG_STATE], term[..., k.PROFILE]].astype(np.int64), 0)
-        state = gpu[..., k.MIG_STATE] | (((1 << term[..., k.CELLS]) - 1) << first)
-        state = (state | (term[..., k.MEDIA] << 11)) + (term[..., k.CUT] << 8)
-        found: Ints = mix[int(mix[f.MIG_AT]) + kind * 4096 + np.minimum(state, 4095)]
-        return found
-    plane = rank * int(mix[f.KINDS]) + kind
-    mask = mix[int(mix[f.SHARE_AT]) + plane * 1001 + np.maximum(left, 0)]
-    memory = gpu[..., k.FREE_MEMORY] - term[..., k.MEMORY]
-    mask = mask & _at_step(memory, int(mix[f.MEMORY_N]), int(mix[f.MEMORY_AT]), mix)
-    return np.where(gpu[..., k.CLIENTS] + 1 >= term[..., k.CLIENT_LIMIT], 0, mask)
-
-
-def _stranding(sight: _Sight, rank: int, fitted: tuple[Ints, Ints], sums: _Sums | None) -> Ints | int:
-    """Growth of each node's stranded compute, per GPU that would take a share."""
-    if sums is None:
-        return 0
-    left, term = fitted
-    gpu, mix = sight.gpu, sight.tables[4]
-    empty = gpu[..., k.MODE] == k.EMPTY
-    beside = np.where(empty, sums.opened, sums.shut)
-    runnable = np.where(empty, sums.runnable_opened, sums.runnable_shut)
-    kind = gpu[..., k.MODEL]
-    before = _stranded(_free(sight), kind, gpu[..., k.USABLE] & runnable, mix)
-    after: Ints | int = 0
-    if rank != k.EXCLUSIVE_RANK:
-        usable = _usable_after(sight, rank, left, term) & runnable
-        after = _stranded(np.maximum(left, 0), kind, usable, mix)
-    return beside - before + after - sums.now
-
-
 # -- offers ------------------------------------------------------------------------------------------------
 
 
-def _offer(sight: _Sight, rank: int, fitted: tuple[Ints, Ints], sums: _Sums | None) -> Offer:
+def _offer(sight: Sight, rank: int, fitted: tuple[Ints, Ints], sums: Sums | None) -> Offer:
     left, term = fitted
     gpu, ask = sight.gpu, sight.ask
     empty = (gpu[..., k.MODE] == k.EMPTY).astype(np.int64)
@@ -240,14 +137,15 @@ def _offer(sight: _Sight, rank: int, fitted: tuple[Ints, Ints], sums: _Sums | No
         gpu[..., k.CLIENTS],
         np.full_like(taken, 2 if rank == k.EXCLUSIVE_RANK else 1),
         sight.of_node(k.SHAPES),
-        np.zeros_like(taken) + _stranding(sight, rank, fitted, sums),
+        np.zeros_like(taken) + stranding(sight, rank, fitted, sums),
+        np.zeros_like(taken) + forgone(sight, rank, fitted),
         suffered // 1000,
         inflicted // 1000,
         term[..., k.PRICE] * empty,
     )
 
 
-def _scored(sight: _Sight, rank: int, sums: _Sums | None) -> tuple[Bools, Ints, Ints, Offer]:
+def _scored(sight: Sight, rank: int, sums: Sums | None) -> tuple[Bools, Ints, Ints, Offer]:
     """Which GPUs fit, their score (BAD where not), their room, and their offers."""
     fits, left, room, term = _fit(sight, rank)
     offer = _offer(sight, rank, (left, term), sums)
@@ -255,8 +153,8 @@ def _scored(sight: _Sight, rank: int, sums: _Sums | None) -> tuple[Bools, Ints, 
     return fits, np.where(fits, scores, k.BAD), np.where(fits, room, 0), offer
 
 
-def _best_gpu(sight: _Sight) -> tuple[Ints, Ints, Ints]:
-    sums = _sums(sight) if sight.ask[k.WEIGHS_FRAGMENTS] else None
+def _best_gpu(sight: Sight) -> tuple[Ints, Ints, Ints]:
+    sums = sums_of(sight)
     width, ranks = sight.gpu.shape[1], _ranks(sight.ask)
     columns, inside, room = [], [], np.zeros(sight.gpu.shape[:2], np.int64)
     for rank in ranks:
@@ -276,14 +174,14 @@ def _best_gpu(sight: _Sight) -> tuple[Ints, Ints, Ints]:
     return lowest, room.sum(1), choices
 
 
-def _best_set(sight: _Sight) -> tuple[Ints, Ints, Ints]:
+def _best_set(sight: Sight) -> tuple[Ints, Ints, Ints]:
     count, wanted = len(sight.node), int(sight.ask[k.GPUS])
     best, choices, shares = (
         np.full(count, k.BAD, np.int64),
         np.zeros(count, np.int64),
         np.zeros(count, np.int64),
     )
-    sums = _sums(sight) if sight.ask[k.WEIGHS_FRAGMENTS] else None
+    sums = sums_of(sight)
     for rank in _ranks(sight.ask):
         fits, scores, room, offer = _scored(sight, rank, sums)
         enough = fits.sum(1) >= wanted
@@ -299,7 +197,7 @@ def _best_set(sight: _Sight) -> tuple[Ints, Ints, Ints]:
     return best, shares, choices
 
 
-def _together(offer: Offer, order: Ints, sight: _Sight) -> Offer:
+def _together(offer: Offer, order: Ints, sight: Sight) -> Offer:
     """The offers of the chosen GPUs as one; ``order`` is int64 [nodes, GPUs]."""
 
     def total(values: Ints) -> Ints:
@@ -323,26 +221,18 @@ def _together(offer: Offer, order: Ints, sight: _Sight) -> Offer:
         offer.shape[:, 0],
         offer.shapes[:, 0],
         total(offer.stranded),
+        total(offer.forgone),
         total(offer.suffered),
         total(offer.inflicted),
         total(offer.price),
     )
 
 
-def _whole_offer(sight: _Sight) -> Offer:
+def _whole_offer(sight: Sight) -> Offer:
     """Several whole GPUs, the first empty ones of each node."""
-    node, ask, mix = sight.node, sight.ask, sight.tables[4]
+    node, ask = sight.node, sight.ask
     wanted, empties = int(ask[k.GPUS]), node[:, k.EMPTIES]
     zero = np.zeros(len(node), np.int64)
-    strand = zero
-    if ask[k.WEIGHS_FRAGMENTS]:
-        now = _runnable(sight, 0, 0) & _by_empties(empties, mix)
-        after = _runnable(sight, ask[k.CPU], ask[k.RAM]) & _by_empties(empties - wanted, mix)
-        empty = sight.gpu[..., k.MODE] == k.EMPTY
-        gone = empty & (np.cumsum(empty, 1) <= wanted)
-        free, kind, usable = _free(sight), sight.gpu[..., k.MODEL], sight.gpu[..., k.USABLE]
-        strand = _stranded(np.where(gone, 0, free), kind, usable & after[:, None], mix).sum(1)
-        strand = strand - _stranded(free, kind, usable & now[:, None], mix).sum(1)
     return Offer(
         zero + k.EXCLUSIVE_RANK,
         zero + 1000 * wanted,
@@ -357,7 +247,8 @@ def _whole_offer(sight: _Sight) -> Offer:
         zero,
         zero + (1 << min(wanted, k.MOST_SHAPES)),
         node[:, k.SHAPES],
-        strand,
+        zero + stranding_of_whole(sight),
+        zero + forgone_whole(sight),
         zero,
         zero,
         zero,

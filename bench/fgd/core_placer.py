@@ -15,8 +15,8 @@ from bench.fgd.books import Place
 from bench.fgd.experiment import Placer
 from bench.fgd.inputs import PodRow
 from bench.fgd.typical import TypicalPod, typical_pods
-from placement.fragments import UsualRequest
 from placement.interference import model_named
+from placement.mix import UsualRequest
 from placement.model import Gpu, Job, JobSubmitted, Mode, Node, NodeJoined, Request
 from placement.options import Options
 from placement.policies import policy_named

@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 from placement.model import InvalidSpec, UnknownName
 from placement.policies.backfill import Backfill
-from placement.policies.base import OrderPolicy, Placement, Policy, aging_of
+from placement.policies.base import Measure, OrderPolicy, Placement, Policy, aging_of
 from placement.policies.best_fit import BestFit
 from placement.policies.clustering import Clustering
+from placement.policies.cotenant import Cotenant
 from placement.policies.dot_product import DotProduct
 from placement.policies.fgd import Fgd
 from placement.policies.fifo import Fifo
@@ -25,6 +26,7 @@ from placement.policies.worst_fit import WorstFit
 
 ORDERS: dict[str, Callable[[], OrderPolicy]] = {"fifo": Fifo, "backfill": Backfill, "srtf": Srtf}
 PLACEMENTS: dict[str, Callable[[], Placement]] = {
+    "cotenant": Cotenant,
     "best-fit": BestFit,
     "worst-fit": WorstFit,
     "spread": Spread,
@@ -88,6 +90,7 @@ def policy_named(spec: str) -> Policy:
 __all__ = [
     "ORDERS",
     "PLACEMENTS",
+    "Measure",
     "Offer",
     "OrderPolicy",
     "Placement",

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from placement.model import Job, Mode
+from placement.model import InvalidSpec, Job, Mode, Node, Request
 from placement.neighbourhood import Neighbour, Neighbourhood
 from placement.policies.offer import Offer
+from placement.policies.planner import Planner
+
+
+class Measure(enum.IntEnum):
+    """What the placements of usual requests lose by a placement."""
+
+    NOTHING = 0
+    STRANDED = 1
+    """Compute that they can no longer use: FGD's measure."""
+    FORGONE = 2
+    """What it was worth to them: shadow prices."""
 
 
 class Placement:
@@ -19,21 +32,33 @@ class Placement:
         any_mode: whether the score weighs the sharing modes against each other; if not, MPS comes before
             time slices, these before MIG slices and those before whole GPUs.
         noise: draw one of the places with the lowest score instead of the first.
-        weighs_fragments: whether the score reads ``stranded``.
+        weighs: which measure the score reads, ``stranded`` or ``forgone``; None is computed unless asked for.
         judges_company: whether :meth:`joins` is to be asked.
         aligned: whole GPUs are taken in aligned blocks (pairs, quads, ...), the smallest that will do.
         gathers: workers of a gang are kept close together.
         modes: the sharing modes that this policy uses at all.
+        repartitions: whether others may be moved for a job that does not fit, see placement.repartition.
+        options: what may stand after a colon behind the name, as users read it; empty if nothing may.
+        company_limit: the most jobs on one GPU in MPS or time slices, None without a limit of its own.
+        trials: whether pairs share on trial, and part again if they do too little together.
+        idles: why a job may have to wait although there is room for it; empty if it never has to.
+        forgets: what a restart may change of its decisions; empty if nothing.
     """
 
     name: ClassVar[str]
     any_mode: ClassVar[bool] = False
     noise: ClassVar[bool] = False
-    weighs_fragments: ClassVar[bool] = False
+    weighs: ClassVar[Measure] = Measure.NOTHING
     judges_company: ClassVar[bool] = False
     aligned: ClassVar[bool] = False
     gathers: ClassVar[bool] = False
     modes: ClassVar[frozenset[Mode]] = frozenset(Mode)
+    repartitions: ClassVar[bool] = False
+    options: ClassVar[str] = ""
+    company_limit: ClassVar[int | None] = None
+    trials: ClassVar[bool] = False
+    idles: ClassVar[str] = ""
+    forgets: ClassVar[str] = ""
 
     @staticmethod
     def score(at: Offer) -> Any:
@@ -51,6 +76,33 @@ class Placement:
     def joins(self, newcomer: Neighbour, place: Neighbourhood) -> bool:
         """Whether a job may join this company, promises aside; must depend on nothing else."""
         return True
+
+    def asks(self, job: Job) -> Request:
+        """The request that places are sought by: the job's own, or a narrower one."""
+        return job.request
+
+    def planner(self) -> Planner | None:
+        """Who names the places of jobs that ask for GPUs, if not the search by :meth:`score`; a new one."""
+        return None
+
+    def misfit(self, order: OrderPolicy) -> str:
+        """Why this makes no sense together with an order of jobs, empty if it does."""
+        return ""
+
+    def check(self, nodes: Sequence[Node]) -> None:
+        """Refuse a cluster on which it could not keep what it promises.
+
+        Raises:
+            InvalidSpec: what is missing.
+        """
+
+    def with_options(self, text: str) -> Placement:
+        """The same with what stands behind the colon.
+
+        Raises:
+            InvalidSpec: it is not what :attr:`options` says.
+        """
+        raise InvalidSpec(f"policy {self.name!r} takes no options, but was given {text!r}")
 
 
 class OrderPolicy(Protocol):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from placement.fragments import WHOLE
-from placement.policies.base import Placement
+from placement.mix import WHOLE
+from placement.policies.base import Measure, Placement
 from placement.policies.offer import Offer, level
 
 _STEPS = tuple(math.ceil(1000 * WHOLE * math.log(j / (100 - j))) for j in range(1, 100))
@@ -21,7 +21,7 @@ class Fgd(Placement):
     """
 
     name = "fgd"
-    weighs_fragments = True
+    weighs = Measure.STRANDED
 
     @staticmethod
     def score(at: Offer) -> Any:

@@ -29,7 +29,8 @@ class Offer(NamedTuple):
         shape: what kind of worker asks, one bit: 1 a share of a GPU, 2**n whole GPUs; shapes: the kinds that
             are on the node already, as a mask.
         stranded: growth of the compute that the usual requests could not use, in thousandths of a GPU
-            times :data:`placement.fragments.WHOLE` (FGD, ATC'23, section 4.2).
+            times :data:`placement.mix.WHOLE` (FGD, ATC'23, section 4.2).
+        forgone: what the usual requests lose by it, thousandths of a GPU times 3: see :mod:`placement.worth`.
         suffered: predicted slowdown of the newcomer beyond 1, thousandths; inflicted: that of all who are
             there already, summed.  0 where the belief has no linear form (see interference.Coupling).
         price: what changing the mode of an empty GPU costs, thousandths of a second.
@@ -49,6 +50,7 @@ class Offer(NamedTuple):
     shape: Any
     shapes: Any
     stranded: Any
+    forgone: Any
     suffered: Any
     inflicted: Any
     price: Any

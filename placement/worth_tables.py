@@ -1,0 +1,130 @@
+"""The slow part of :mod:`placement.worth`: tables that change only with the mix of usual requests."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from placement import mix as m
+from placement.columns import Ints
+from placement.mix import Kinds, Mix, UsualRequest
+from placement.model import WHOLE_GPU_MILLI, Mode
+from placement.packing_duals import residual_worth
+from placement.partition import MigGeometry, Need, needs_of
+
+CPU_RATIOS = ((800, 8), (900, 8), (1000, 8), (1400, 1))
+RAM_RATIOS = ((1000, 8),)
+"""Thousandths of the mean CPU and RAM that usual requests take per GPU, and weights in eighths."""
+
+_NO_STATES = np.zeros(1 << 12, np.int64)
+
+
+def worth_tables(mix: Mix, kinds: Kinds, geometries: Sequence[MigGeometry | None]) -> dict[int, Ints]:
+    """The tables by their place in the header; prices begin at 0."""
+    needs = [[needs_of(u.request, u.profile, *kind) for kind in kinds] for u in mix]
+    big = [(u, by_kind) for u, by_kind in zip(mix, needs, strict=True) if is_big(u)]
+    shares = residual_worth(_demand(mix, needs))
+    return {
+        m.WORTH_AT: np.tile(shares, (len(kinds), 1)),
+        m.SLICES_AT: np.array(
+            [_slices_worth(g, _profiles(needs, kind)) for kind, g in enumerate(geometries)], np.int64
+        ).reshape(-1),
+        m.TOTALS_AT: np.array([memory or 0 for _model, memory in kinds], np.int64),
+        m.RATIOS_AT: _ratios(mix),
+        m.BIG_AT: np.array([_big_row(u, by_kind) for u, by_kind in big], np.int64).reshape(-1, 4),
+        m.BIG_PRICES_AT: np.zeros(len(big), np.int64),
+        m.KIND_PRICES_AT: np.zeros(len(kinds), np.int64),
+    }
+
+
+def is_big(usual: UsualRequest) -> bool:
+    """Whether a request is for several whole GPUs."""
+    return usual.request.gpus > 1
+
+
+def _demand(mix: Mix, needs: list[list[dict[Mode, Need]]]) -> Counter[int]:
+    """How often a GPU's part of each size is asked for; slices are counted elsewhere."""
+    demand: Counter[int] = Counter()
+    for usual, by_kind in zip(mix, needs, strict=True):
+        sizes = [
+            need.compute_milli
+            for found in by_kind
+            for mode, need in found.items()
+            if mode is not Mode.MIG and (mode is not Mode.EXCLUSIVE or len(found) == 1)
+        ]
+        if sizes:
+            demand[min(sizes)] += usual.weight * usual.request.gpus
+    return demand
+
+
+def milli_of(usual: UsualRequest, kinds: Kinds) -> int:
+    """Compute that a usual request takes where it takes least, thousandths of a GPU; 0 without GPUs."""
+    found = [needs_of(usual.request, usual.profile, *kind) for kind in kinds]
+    least = min((need.compute_milli for needs in found for need in needs.values()), default=0)
+    return usual.request.gpus * least
+
+
+def _ratios(mix: Mix) -> Ints:
+    """CPU (thousandths) and RAM (MiB) per 1000 thousandths of a GPU, one of them 0, and weight, [ratios, 3]."""
+    with_gpus = [usual for usual in mix if usual.request.gpus]
+    total = sum(u.weight * u.request.gpus * (u.request.compute_milli or WHOLE_GPU_MILLI) for u in with_gpus)
+    if not total:
+        return np.zeros((1, 3), np.int64)
+    cpu = sum(u.weight * u.request.cpu_milli for u in with_gpus)
+    ram = sum(u.weight * (u.request.ram_bytes >> 20) for u in with_gpus)
+    rows = [(ratio * cpu // total, 0, weight) for ratio, weight in CPU_RATIOS]
+    return np.array(rows + [(0, ratio * ram // total, weight) for ratio, weight in RAM_RATIOS], np.int64)
+
+
+def _big_row(usual: UsualRequest, by_kind: list[dict[Mode, Need]]) -> tuple[int, int, int, int]:
+    request = usual.request
+    mask = sum(1 << kind for kind, needs in enumerate(by_kind) if needs)
+    return request.cpu_milli, request.ram_bytes >> 20, request.gpus, mask
+
+
+def _profiles(needs: Iterable[list[dict[Mode, Need]]], kind: int) -> frozenset[int]:
+    """MIG profiles that usual requests would take on a kind of GPU."""
+    found = (by_kind[kind].get(Mode.MIG) for by_kind in needs)
+    return frozenset(need.mig_profile for need in found if need is not None and need.mig_profile is not None)
+
+
+def _slices_worth(geometry: MigGeometry | None, usual: frozenset[int]) -> Ints:
+    """What the free part of a GPU cut into slices is worth, by occupancy, thousandths of a GPU."""
+    if geometry is None:
+        return _NO_STATES
+    plain = frozenset(i for i, profile in enumerate(geometry.profiles) if not profile.media)
+    return _best_fill(geometry, usual or plain)
+
+
+@functools.lru_cache(maxsize=64)
+def _best_fill(geometry: MigGeometry, profiles: frozenset[int]) -> Ints:
+    """The best fill of what is free with these profiles, each worth the scarcer of its two parts."""
+    worth = [
+        WHOLE_GPU_MILLI
+        * max(
+            geometry.profiles[p].compute_slices * geometry.memory_slices,
+            geometry.profiles[p].memory_slices * geometry.compute_slices,
+        )
+        // (geometry.compute_slices * geometry.memory_slices)
+        for p in sorted(profiles)
+    ]
+    filled: dict[int, int] = {}
+
+    def best(state: int) -> int:
+        if state not in filled:
+            filled[state] = max(
+                (
+                    price + best(after)
+                    for p, price in zip(sorted(profiles), worth, strict=True)
+                    for start in geometry.profiles[p].starts
+                    if (after := geometry.add(state, p, start)) is not None
+                ),
+                default=0,
+            )
+        return filled[state]
+
+    table = np.array([best(state) for state in range(1 << 12)], np.int64)
+    return table * WHOLE_GPU_MILLI // max(int(table[0]), 1)
