@@ -13,6 +13,7 @@ import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from placement.mix import Mix, UsualRequest
 from placement.model import Gpu, Isolation, Job, Mode, Node, Profile, Request
 
 GIB = 1 << 30
@@ -43,6 +44,8 @@ SHARE_MODES: tuple[tuple[frozenset[Mode], int], ...] = (
     (frozenset(Mode), 20),
 )
 """Modes that a share accepts, and in how many percent of the shares."""
+USUAL_MILLI = (100, 250, 400, 550, 700, 900)
+"""Sizes of shares that stand for all sizes where it matters what is usual."""
 SLICE_NAMES = ("1g.10gb", "1g.10gb+me", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb")
 
 PROFILES: tuple[Profile, ...] = tuple(
@@ -99,10 +102,10 @@ def build_nodes(gpus: int) -> list[Node]:
     """Nodes of eight GPUs, every other one A100 (128 cores, 1 TiB) and H100 (192 cores, 2 TiB).
 
     Raises:
-        ValueError: not a multiple of two nodes' GPUs.
+        ValueError: no whole nodes.
     """
-    if gpus <= 0 or gpus % (2 * GPUS_PER_NODE):
-        raise ValueError(f"{gpus} GPUs: write a multiple of {2 * GPUS_PER_NODE}")
+    if gpus <= 0 or gpus % GPUS_PER_NODE:
+        raise ValueError(f"{gpus} GPUs: write a multiple of {GPUS_PER_NODE}")
     kinds = (("A100-SXM4-80GB", 128, 1024), ("H100-SXM5-80GB", 192, 2048))
     nodes = []
     for i in range(gpus // GPUS_PER_NODE):
@@ -111,6 +114,40 @@ def build_nodes(gpus: int) -> list[Node]:
         slots = tuple(Gpu(f"GPU-{name}-{j}", model, GPU_MEMORY_GIB * GIB) for j in range(GPUS_PER_NODE))
         nodes.append(Node(name, slots, cores * 1000, ram_gib * GIB))
     return nodes
+
+
+def usual_requests() -> Mix:
+    """What is usual in these streams, coarsely: for policies that weigh what could still be placed."""
+    shared = frozenset({Mode.MPS, Mode.TIMESLICE})
+    shares, slices, whole = KIND_WEIGHTS
+    usual = [
+        (
+            Request(compute_milli=milli, memory_bytes=milli * GPU_MEMORY_GIB * 3 // 4000 * GIB, modes=shared),
+            milli,
+            shares * 1000 // len(USUAL_MILLI),
+        )
+        for milli in USUAL_MILLI
+    ]
+    usual += [
+        (Request(mig_profile=name, modes=frozenset({Mode.MIG})), 200, slices * 1000 // len(SLICE_NAMES))
+        for name in SLICE_NAMES
+    ]
+    usual += [
+        (
+            Request(gpus=gpus, modes=frozenset({Mode.EXCLUSIVE})),
+            1000 * gpus,
+            whole * 1000 * weight // sum(WHOLE_WEIGHTS),
+        )
+        for gpus, weight in zip(WHOLE_GPUS, WHOLE_WEIGHTS, strict=True)
+    ]
+    return tuple(
+        UsualRequest(
+            replace(request, gpu_models=selector, cpu_milli=9 * milli, ram_bytes=75 * milli // 1000 * GIB),
+            weight,
+        )
+        for request, milli, weight in usual
+        for selector in SELECTORS
+    )
 
 
 class Stream:

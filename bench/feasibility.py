@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from placement.model import Assignment, Gpu, Isolation, Job, Mode, Node, Profile, Share
+from placement.model import Assignment, Devices, Gpu, Isolation, Job, Level, Mode, Node, Profile, Share
 
 
 class Rule(enum.Enum):
@@ -20,7 +20,8 @@ class Rule(enum.Enum):
 
     PLACE = "no such node or GPU"
     GPU_COUNT = "another number of GPUs than asked for"
-    SAME_GPU = "one worker holds a GPU twice"
+    DEVICES = "shares of one worker on the same GPU that should be apart, or apart"
+    TOGETHER = "workers that do not share what they must"
     GANG = "not all workers, or one of them twice"
     MODEL = "a GPU model that was not asked for"
     MODE = "a mode that was not accepted"
@@ -132,6 +133,7 @@ class Books:
             profile = self._profiles.get(job.profile or "")
             _write(page, job, profile, assignment)
             wrong += _wrong_worker(page, job, profile, assignment)
+        wrong += self._apart(job, assignments)
         wrong += self._wrong_pages(assignments)
         self.found += wrong
         return wrong
@@ -154,6 +156,20 @@ class Books:
         for job, assignments in self._jobs.values():
             anew.enter(job, assignments)
         return list(dict.fromkeys(anew.found))
+
+    def _apart(self, job: Job, assignments: Sequence[Assignment]) -> Iterator[Violation]:
+        """Workers of a gang that must have a place, or the model of their GPUs, in common and do not."""
+        wish = job.request.together
+        if wish is None or not wish.required or len(assignments) < 2:
+            return
+        there = [(self._pages[each.node_id], each) for each in assignments if each.node_id in self._pages]
+        if wish.level is Level.GPU_TYPE:
+            gpus = (page.gpus.get(share.gpu_uuid) for page, each in there for share in each.shares)
+            of = {("model", gpu.model) for gpu in gpus if gpu is not None}
+        else:
+            of = {_place(page.node, wish.level) for page, _each in there}
+        if len(of) > 1:
+            yield Violation(Rule.TOGETHER, job.job_id, f"{len(of)} of {wish.level.value}")
 
     def _wrong_pages(self, assignments: Sequence[Assignment]) -> Iterator[Violation]:
         """What is wrong on the nodes and GPUs of these assignments, each looked at once."""
@@ -180,6 +196,12 @@ def _wrong_gang(job: Job, assignments: Sequence[Assignment]) -> Iterator[Violati
         yield Violation(Rule.GANG, job.job_id, f"workers {workers} of {job.workers}")
 
 
+def _place(node: Node, level: Level) -> tuple[str, str]:
+    """What a node shares with others of a level; where that is not known, it shares nothing."""
+    name = {Level.NVLINK: node.nvlink_domain, Level.RACK: node.rack}.get(level)
+    return ("node", node.node_id) if name is None else (level.value, name)
+
+
 # -- one worker ------------------------------------------------------------------------------------------
 
 
@@ -190,8 +212,8 @@ def _wrong_worker(
     uuids = [share.gpu_uuid for share in assignment.shares]
     if len(uuids) != job.request.gpus:
         yield Violation(Rule.GPU_COUNT, where, f"{len(uuids)} of {job.request.gpus}")
-    if len(set(uuids)) != len(uuids):
-        yield Violation(Rule.SAME_GPU, where, ", ".join(uuids))
+    if len(set(uuids)) != (min(len(uuids), 1) if job.request.devices is Devices.SAME else len(uuids)):
+        yield Violation(Rule.DEVICES, where, ", ".join(uuids))
     for share in assignment.shares:
         gpu = page.gpus.get(share.gpu_uuid)
         if gpu is None:

@@ -10,15 +10,28 @@ from pathlib import Path
 import pytest
 
 from bench.feasibility import SLICES, Books, Held, Rule, slowdown
-from placement.model import Assignment, Gpu, Isolation, Job, Mode, Node, Profile, Request, Share
+from placement.model import (
+    Assignment,
+    Devices,
+    Gpu,
+    Isolation,
+    Job,
+    Level,
+    Mode,
+    Node,
+    Profile,
+    Request,
+    Share,
+    Together,
+)
 
 DATA = Path(os.environ.get("COTENANT_DATA") or Path(__file__).parents[4] / "shared" / "data")
 PUBLISHED = DATA / "mig_profiles.json"
 GIB = 1 << 30
 A100, H100 = "A100-SXM4-80GB", "H100-SXM5-80GB"
 NODES = [
-    Node("a", tuple(Gpu(f"a{i}", A100, 80 * GIB) for i in range(4)), 8_000, 64 * GIB),
-    Node("h", tuple(Gpu(f"h{i}", H100, 80 * GIB) for i in range(4)), 8_000, 64 * GIB),
+    Node("a", tuple(Gpu(f"a{i}", A100, 80 * GIB) for i in range(4)), 8_000, 64 * GIB, rack="r"),
+    Node("h", tuple(Gpu(f"h{i}", H100, 80 * GIB) for i in range(4)), 8_000, 64 * GIB, rack="r"),
     Node("old", (Gpu("v0", "V100-SXM2-32GB", 32 * GIB),)),
 ]
 BUSY = Profile("busy", sm_milli=800, dram_milli=600)
@@ -62,6 +75,9 @@ def rules(*placed: tuple[Job, list[Assignment]]) -> set[Rule]:
     return {each.rule for each in books.found}
 
 
+FAR = [on("a", mps("a0")), on("h", mps("h0"), worker=1)]
+"""Two nodes of one rack."""
+
 ONE_JOB = [
     # what is wrong, the job, where it is put
     (None, job("j"), [on("a", mps("a0"))]),
@@ -82,7 +98,14 @@ ONE_JOB = [
     (Rule.GPU_COUNT, job("j", gpus=2), [on("a", whole("a0"))]),
     (Rule.GPU_COUNT, job("j"), [on("a", mps("a0"), mps("a1"))]),
     (Rule.GPU_COUNT, job("j"), [on("a")]),
-    (Rule.SAME_GPU, job("j", gpus=2, modes=SHARED), [on("a", mps("a0"), mps("a0"))]),
+    (Rule.DEVICES, job("j", gpus=2, modes=SHARED), [on("a", mps("a0"), mps("a0"))]),
+    (Rule.DEVICES, job("j", gpus=2, devices=Devices.SAME), [on("a", mps("a0"), mps("a1"))]),
+    (None, job("j", gpus=2, devices=Devices.SAME), [on("a", mps("a0"), mps("a0"))]),
+    (None, job("j", workers=2, together=Together(Level.NODE)), FAR),
+    (None, job("j", workers=2, together=Together(Level.RACK, required=True)), FAR),
+    (Rule.TOGETHER, job("j", workers=2, together=Together(Level.NODE, required=True)), FAR),
+    (Rule.TOGETHER, job("j", workers=2, together=Together(Level.NVLINK, required=True)), FAR),
+    (Rule.TOGETHER, job("j", workers=2, together=Together(Level.GPU_TYPE, required=True)), FAR),
     (Rule.GANG, job("j", workers=2), [on("a", mps("a0"))]),
     (Rule.GANG, job("j", workers=2), [on("a", mps("a0")), on("a", mps("a1"))]),
     (Rule.GANG, job("j"), [on("a", mps("a0"), worker=1)]),
