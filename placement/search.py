@@ -101,23 +101,22 @@ class Search:
 
     def demand(self, job: Job, profile: Profile | None) -> Demand:
         """The demand of a job's worker; the tenant counts only where somebody isolates."""
-        asker = (
-            job.tenant if self.cluster.isolated_gpus or job.request.isolation is Isolation.TENANT else None
-        )
+        request = self.placement.asks(job)
+        asker = job.tenant if self.cluster.isolated_gpus or request.isolation is Isolation.TENANT else None
         # Hashing a request costs more than a look: the very same object is recognised by its identity.
-        same = (id(job.request), id(profile), asker)
+        same = (id(request), id(profile), asker)
         demand = self._recent.get(same)
-        if demand is not None and demand.request is job.request and demand.profile is profile:
+        if demand is not None and demand.request is request and demand.profile is profile:
             return demand
         name = _name(profile)
-        demand = self._demands.get((job.request, name, asker))
+        demand = self._demands.get((request, name, asker))
         if demand is None:
             while len(self._demands) >= MAX_ASKS:
                 del self._demands[next(iter(self._demands))]
-            crowd = self._crowds.setdefault((job.request, name), Crowd())
-            demand = Demand(job.request, profile, asker, crowd)
-            self._demands[job.request, name, asker] = demand
-        if demand.request is job.request:
+            crowd = self._crowds.setdefault((request, name), Crowd())
+            demand = Demand(request, profile, asker, crowd)
+            self._demands[request, name, asker] = demand
+        if demand.request is request:
             if len(self._recent) >= _KEPT_BY_IDENTITY:
                 self._recent.clear()
             self._recent[same] = demand
@@ -125,7 +124,7 @@ class Search:
 
     def entered(self, job: Job, profile: Profile | None) -> None:
         """A job is alive from now on: requests that several live jobs make are worth a row of scores."""
-        self._crowds.setdefault((job.request, _name(profile)), Crowd()).size += 1
+        self._crowds.setdefault((self.placement.asks(job), _name(profile)), Crowd()).size += 1
         if len(self._crowds) > self._most_crowds:
             # Those that nobody asks for any more go, and with them all that may still refer to them.
             self._crowds = {key: crowd for key, crowd in self._crowds.items() if crowd.size}
@@ -134,7 +133,7 @@ class Search:
 
     def left(self, job: Job, profile: Profile | None) -> None:
         """A job has ended."""
-        crowd = self._crowds.get((job.request, _name(profile)))
+        crowd = self._crowds.get((self.placement.asks(job), _name(profile)))
         if crowd is not None:
             crowd.size -= 1
 

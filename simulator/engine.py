@@ -29,6 +29,7 @@ from placement.model import (
     NodeJoined,
     Profile,
     ProfileDefined,
+    SpeedObserved,
     StartWorker,
     StopWorker,
     WorkerExited,
@@ -123,6 +124,8 @@ def _calm_collector() -> Iterator[None]:
 class _World:
     def __init__(self, rows: Sequence[TraceRow], cluster: ClusterSpec, options: SimulationOptions) -> None:
         policy = policy_named(options.policy)
+        policy.placement.check(cluster.nodes)
+        self._tells_speeds = policy.placement.trials
         self.env = Environment()
         core = Options(seed=options.seed, compiled=options.compiled)
         self.scheduler = Scheduler(policy, options.belief, core)
@@ -204,8 +207,9 @@ class _World:
             if step.commands:
                 self._obey(step.commands, now_s)
             if not self._batch:
+                self._reschedule(now_s)
+            if not self._batch:  # else there are speeds to tell
                 break
-        self._reschedule(now_s)
         self._wake()
 
     def _note(self, step: Step) -> None:
@@ -280,6 +284,9 @@ class _World:
             if slowdown != run.slowdown:
                 run.slowdown = slowdown
                 pending[run] = None
+            if self._tells_speeds and run.slowdowns:
+                told = None if None in run.slowdowns.values() else slowdown
+                self._batch.append(SpeedObserved(run.job_id, run.attempt, told))
         for run in pending:
             if run.remaining_s is not None:
                 left_s = run.remaining_s if run.slowdown == 1.0 else run.remaining_s * run.slowdown

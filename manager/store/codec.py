@@ -19,6 +19,7 @@ from placement.model import (
     OperationFailed,
     Profile,
     ProfileDefined,
+    SpeedObserved,
     WorkerExited,
     WorkerStarted,
 )
@@ -40,6 +41,7 @@ _EVENTS: dict[str, TypeAdapter[Any]] = {
         JobCancelled,
         WorkerStarted,
         WorkerExited,
+        SpeedObserved,
     )
 }
 

@@ -32,6 +32,7 @@ from placement.model.events import (
     NodeJoined,
     NodeLost,
     ProfileDefined,
+    SpeedObserved,
     WorkerExited,
     WorkerStarted,
 )
@@ -78,6 +79,7 @@ __all__ = [
     "Reason",
     "Request",
     "Share",
+    "SpeedObserved",
     "StartWorker",
     "StateError",
     "StopCause",

@@ -90,6 +90,18 @@ class WorkerExited:
     served_s: float | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class SpeedObserved:
+    """A running job takes this many times as long as alone from now on; None if nobody knows.
+
+    Told to policies that part pairs which do too little together; one for each change is enough.
+    """
+
+    job_id: str
+    attempt: int
+    slowdown: float | None
+
+
 Event = (
     NodeJoined
     | NodeLost
@@ -99,4 +111,5 @@ Event = (
     | JobCancelled
     | WorkerStarted
     | WorkerExited
+    | SpeedObserved
 )

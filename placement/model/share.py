@@ -25,8 +25,13 @@ class Share:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """Where one worker of a job runs and what it holds there."""
+    """Where one worker of a job runs and what it holds there.
+
+    ``cell`` is the size of its tenant's cell around its GPUs, None if it lies in none: policies that promise
+    cells keep it there over a restart.
+    """
 
     worker: int
     node_id: str
     shares: tuple[Share, ...]
+    cell: int | None = None

@@ -17,8 +17,13 @@ from placement.policies.cotenant import Cotenant
 from placement.policies.dot_product import DotProduct
 from placement.policies.fgd import Fgd
 from placement.policies.fifo import Fifo
+from placement.policies.gandiva import Gandiva
+from placement.policies.hived import Hived
+from placement.policies.lucid import Lucid
 from placement.policies.offer import Offer, larger, level, smaller, where
 from placement.policies.packing import Packing
+from placement.policies.parvagpu import ParvaGpu
+from placement.policies.planner import PlannedPart, PlannedPlace, Planner
 from placement.policies.random import Random
 from placement.policies.spread import Spread
 from placement.policies.srtf import Srtf
@@ -35,6 +40,10 @@ PLACEMENTS: dict[str, Callable[[], Placement]] = {
     "clustering": Clustering,
     "packing": Packing,
     "fgd": Fgd,
+    "gandiva": Gandiva,
+    "lucid": Lucid,
+    "hived": Hived,
+    "parvagpu": ParvaGpu,
 }
 
 
@@ -52,8 +61,8 @@ def register(name: str, *, order: Callable[[], OrderPolicy] | None = None,
     """
     if order is None and placement is None:
         raise InvalidSpec(f"policy {name!r}: give an order, a placement, or both")
-    if "+" in name or name in ORDERS or name in PLACEMENTS:
-        raise InvalidSpec(f"policy name {name!r} is taken or contains '+'")
+    if {*"+:,"} & {*name} or name in ORDERS or name in PLACEMENTS:
+        raise InvalidSpec(f"policy name {name!r} is taken or contains '+', ':' or ','")
     if order is not None:
         ORDERS[name] = order
     if placement is not None:
@@ -61,15 +70,17 @@ def register(name: str, *, order: Callable[[], OrderPolicy] | None = None,
 
 
 def policy_named(spec: str) -> Policy:
-    """The policy ``ORDER``, ``PLACEMENT`` or ``ORDER+PLACEMENT``.
+    """The policy ``ORDER``, ``PLACEMENT`` or ``ORDER+PLACEMENT``; a placement may be ``PLACEMENT:OPTIONS``.
 
     An order alone places by best fit; a placement alone orders by skip-ahead FIFO.
 
     Raises:
         UnknownName: nobody registered one of the names.
-        InvalidSpec: two orders, two placements, or more than two names.
+        InvalidSpec: two orders, two placements or more than two names, options that the policy does not
+            take, or two that make no sense together.
     """
-    names = spec.split("+")
+    options = dict(part.split(":", 1) for part in spec.split("+") if ":" in part)
+    names = [part.partition(":")[0] for part in spec.split("+")]
     for name in names:
         if name not in ORDERS and name not in PLACEMENTS:
             raise UnknownName(
@@ -84,6 +95,12 @@ def policy_named(spec: str) -> Policy:
         )
     order = ORDERS[orders[0]]() if orders else Backfill()
     placement = PLACEMENTS[placements[0]]() if placements else BestFit()
+    for name, text in options.items():
+        if name not in PLACEMENTS:
+            raise InvalidSpec(f"policy {spec!r}: order {name!r} takes no options")
+        placement = placement.with_options(text)
+    if misfit := placement.misfit(order):
+        raise InvalidSpec(f"policy {spec!r}: {order.name} and {placement.name} do not go together: {misfit}")
     return Policy(spec, order, placement)
 
 
@@ -94,6 +111,9 @@ __all__ = [
     "Offer",
     "OrderPolicy",
     "Placement",
+    "PlannedPart",
+    "PlannedPlace",
+    "Planner",
     "Policy",
     "aging_of",
     "larger",

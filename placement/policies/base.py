@@ -39,7 +39,6 @@ class Placement:
         modes: the sharing modes that this policy uses at all.
         repartitions: whether others may be moved for a job that does not fit, see placement.repartition.
         options: what may stand after a colon behind the name, as users read it; empty if nothing may.
-        company_limit: the most jobs on one GPU in MPS or time slices, None without a limit of its own.
         trials: whether pairs share on trial, and part again if they do too little together.
         idles: why a job may have to wait although there is room for it; empty if it never has to.
         forgets: what a restart may change of its decisions; empty if nothing.
@@ -55,7 +54,6 @@ class Placement:
     modes: ClassVar[frozenset[Mode]] = frozenset(Mode)
     repartitions: ClassVar[bool] = False
     options: ClassVar[str] = ""
-    company_limit: ClassVar[int | None] = None
     trials: ClassVar[bool] = False
     idles: ClassVar[str] = ""
     forgets: ClassVar[str] = ""
@@ -84,6 +82,9 @@ class Placement:
     def planner(self) -> Planner | None:
         """Who names the places of jobs that ask for GPUs, if not the search by :meth:`score`; a new one."""
         return None
+
+    def keep_apart(self, pairs: frozenset[tuple[str, str]]) -> None:
+        """These profiles, by name and each pair in alphabetical order, have failed on trial together."""
 
     def misfit(self, order: OrderPolicy) -> str:
         """Why this makes no sense together with an order of jobs, empty if it does."""
