@@ -2,12 +2,14 @@
 
 Every pod is submitted as a job; one that does not fit waits, and as nobody ever leaves, it waits for ever.
 A part of a GPU is asked for as a time slice, so that nothing but its thousandths limits who shares it.  The
-core is told the workload's typical pods as the requests that are usual here, and the trial's order of nodes
-by names that are mere numbers.
+core is told how often each request is made in the workload, FGD only that of the typical pods (as in the
+artifact; with all of them it would be another policy), and the trial's order of nodes by names that are mere
+numbers.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 
 from bench.fgd.arrivals import Trial
@@ -16,7 +18,7 @@ from bench.fgd.experiment import Placer
 from bench.fgd.inputs import PodRow
 from bench.fgd.typical import TypicalPod, typical_pods
 from placement.interference import model_named
-from placement.mix import UsualRequest
+from placement.mix import Mix, UsualRequest
 from placement.model import Gpu, Job, JobSubmitted, Mode, Node, NodeJoined, Request
 from placement.options import Options
 from placement.policies import policy_named
@@ -51,10 +53,16 @@ def _usual(pod: TypicalPod) -> UsualRequest:
     return UsualRequest(_request(row), pod.count)
 
 
+def _mix(trial: Trial, policy: str) -> Mix:
+    if policy == "fgd":
+        return tuple(_usual(pod) for pod in typical_pods(trial.listed))
+    counts = Counter(trial.listed)
+    return tuple(UsualRequest(_request(pod), counts[pod]) for pod in sorted(counts, key=str))
+
+
 class _CorePlacer:
     def __init__(self, trial: Trial, policy: str) -> None:
-        mix = tuple(_usual(pod) for pod in typical_pods(trial.listed))
-        options = Options(seed=trial.seed, exact=True, mix=mix)
+        options = Options(seed=trial.seed, exact=True, mix=_mix(trial, policy))
         self._scheduler = Scheduler(policy_named(policy), model_named("none"), options)
         self._arrived = 0
         nodes = [
