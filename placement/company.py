@@ -50,4 +50,4 @@ class Company:
         newcomer = newcomer_of(ask, need)
         if self._placement.judges_company and not self._placement.joins(newcomer, place):
             return Reason.COMPANY
-        return broken_promise(self._belief, newcomer, place)
+        return broken_promise(self._belief, newcomer, place, ask.request.shares_per_gpu)

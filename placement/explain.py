@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 
@@ -15,7 +16,18 @@ from placement.figures import UNLIMITED
 from placement.forecasts import present
 from placement.interference import InterferenceModel
 from placement.lifecycle import JobRecord, JobState
-from placement.model import Explanation, Job, Mode, Outcome, Reason, format_bytes, model_matches
+from placement.model import (
+    Devices,
+    Explanation,
+    Job,
+    Level,
+    Mode,
+    Outcome,
+    Reason,
+    Request,
+    format_bytes,
+    model_matches,
+)
 from placement.search import Search
 
 _CODES = tuple(Reason)
@@ -60,11 +72,31 @@ def explain_waiting(search: Search, demand: Demand, job: Job, ahead: int) -> Exp
             candidates,
             note=f"{ahead} ahead in line",
         )
+    where = ""
     if job.workers > 1 and fits < job.workers:
-        reasons = {**reasons, Reason.GANG: job.workers - fits}
+        reason, where = _of_gang(search, demand, job)
+        reasons = {**reasons, reason: job.workers - fits}
     return Explanation(
-        job.job_id, Outcome.NO_FIT, reasons, candidates, note=f"{fits} of {job.workers} workers fit"
+        job.job_id, Outcome.NO_FIT, reasons, candidates, note=f"{fits} of {job.workers} workers fit{where}"
     )
+
+
+def _of_gang(search: Search, demand: Demand, job: Job) -> tuple[Reason, str]:
+    """Whether a gang lacks room at all or only together, and where it wanted to be."""
+    wish = job.request.together
+    if wish is None or not wish.required:
+        return Reason.GANG, ""
+    free = replace(job, request=replace(job.request, together=None))
+    apart = search.most_workers(replace(demand, request=free.request, ask=None), free)
+    return Reason.TOGETHER if apart >= job.workers else Reason.GANG, f" {_WHERE[wish.level]}"
+
+
+_WHERE = {
+    Level.NODE: "on one node",
+    Level.NVLINK: "in one NVLink domain",
+    Level.RACK: "in one rack",
+    Level.GPU_TYPE: "on GPUs of one type",
+}
 
 
 def rejection(search: Search, demand: Demand, job: Job) -> str:
@@ -116,7 +148,7 @@ def _counted(search: Search, demand: Demand) -> tuple[Mapping[Reason, int], int]
 
 def _with_company(code: Ints, rows: Ints, demand: Demand) -> Ints:
     """The same codes, where a GPU that fits alone is no place: its node has too few such GPUs."""
-    enough = np.bincount(rows[code == _FITS], minlength=rows.max(initial=0) + 1) >= demand.request.gpus
+    enough = np.bincount(rows[code == _FITS], minlength=rows.max(initial=0) + 1) >= demand.request.gpus_apart
     return np.where((code == _FITS) & ~enough[rows], _CODE[Reason.NODE_GPUS], code)
 
 
@@ -144,11 +176,20 @@ def _kind_codes(cluster: Cluster, demand: Demand, ask: Ask) -> Ints:
     for kind, (model, memory_bytes) in enumerate(cluster.kinds):
         if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
             code[kind] = _CODE[Reason.GPU_MODEL]
-        elif memory is not None and memory_bytes is not None and memory > memory_bytes:
+        elif (
+            memory is not None and memory_bytes is not None and memory * request.shares_per_gpu > memory_bytes
+        ):
             code[kind] = _CODE[Reason.GPU_MEMORY]
         elif not ask.terms[:, kind, k.MILLI].any():
-            code[kind] = _CODE[Reason.MIG_GEOMETRY if Mode.MIG in request.modes else Reason.GPU_MODE]
+            code[kind] = _CODE[_unserved(request)]
     return code
+
+
+def _unserved(request: Request) -> Reason:
+    """Why a kind of GPU serves a request in no mode, though its model and memory would do."""
+    if request.devices is Devices.SAME and request.modes & {Mode.MPS, Mode.TIMESLICE}:
+        return Reason.GPU_COMPUTE
+    return Reason.MIG_GEOMETRY if Mode.MIG in request.modes else Reason.GPU_MODE
 
 
 def _gpu_codes(search: Search, demand: Demand, rank: int, gpus: Ints) -> Ints:

@@ -7,15 +7,19 @@ from placement.model import Reason
 from placement.neighbourhood import Neighbour, Neighbourhood
 
 
-def broken_promise(belief: InterferenceModel, newcomer: Neighbour, place: Neighbourhood) -> Reason | None:
+def broken_promise(
+    belief: InterferenceModel, newcomer: Neighbour, place: Neighbourhood, copies: int = 1
+) -> Reason | None:
     """The promise that would break if the newcomer joined, judged by the upper bound; None if all hold.
+
+    It takes ``copies`` shares, each a neighbour of the others.
 
     A promise next to somebody whose slowdown cannot be predicted counts as broken: it could not be kept
     knowingly.
     """
     if newcomer.max_slowdown is None and not place.promised:
         return None
-    residents = [*place.neighbours, newcomer]
+    residents = [*place.neighbours, *(newcomer,) * copies]
     if place.opaque is not None:
         residents.append(Neighbour(Resident(None, place.opaque, 1), None))
     predictions = belief.predict(place.gpu_model, tuple(neighbour.resident for neighbour in residents))

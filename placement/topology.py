@@ -1,8 +1,25 @@
-"""Which whole GPUs of a node belong together."""
+"""Which places belong together: GPUs of a node, nodes of an NVLink domain or rack, GPUs of one model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+
+from placement.cluster import Cluster
+from placement.columns import Ints
+from placement.model import Level, Node, Together, model_matches
+
+_UP_TO = {
+    Level.NODE: (Level.NODE,),
+    Level.NVLINK: (Level.NODE, Level.NVLINK),
+    Level.RACK: (Level.NODE, Level.NVLINK, Level.RACK),
+    Level.GPU_TYPE: (Level.GPU_TYPE,),
+}
+"""Where the workers of a gang are looked for a common domain, the tightest first."""
+
+GATHERED = Together(Level.RACK)
+"""What a policy that gathers wishes for the gangs that state no wish: as near as they can be."""
 
 
 def aligned(empty: Sequence[int], wanted: int) -> list[int]:
@@ -31,3 +48,95 @@ def aligned(empty: Sequence[int], wanted: int) -> list[int]:
         return sorted(free)[:wanted]
     start = min(blocks)[1]
     return list(range(start, start + wanted))
+
+
+def levels_of(wish: Together) -> tuple[Level, ...]:
+    """The levels whose domains would satisfy a wish, the tightest first."""
+    return _UP_TO[wish.level]
+
+
+def by_room(domains: Ints, workers: Ints, wanted: int) -> Iterator[Ints]:
+    """Rows of each domain with room for so many workers, the least sufficient first, ties by number.
+
+    ``domains`` are the numbers of the rows' domains, -1 for none; ``workers`` how many fit on each row.
+    """
+    known = np.flatnonzero(domains >= 0)
+    room = np.zeros(int(domains.max(initial=-1)) + 1, np.int64)
+    np.add.at(room, domains[known], workers[known])
+    enough = np.flatnonzero(room >= wanted)
+    for domain in enough[np.argsort(room[enough], kind="stable")]:
+        yield np.flatnonzero(domains == domain)
+
+
+def roomiest(domains: Ints, workers: Ints) -> Ints:
+    """Rows of the domain with room for the most workers, the first among equals; none without domains."""
+    known = np.flatnonzero(domains >= 0)
+    if not len(known):
+        return known
+    room = np.zeros(int(domains.max()) + 1, np.int64)
+    np.add.at(room, domains[known], workers[known])
+    return np.flatnonzero(domains == room.argmax())
+
+
+class Topology:
+    """The domains of a cluster's nodes; kept until its rows are others."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._generation = -1
+        self._domains: dict[tuple[Level, Level], Ints] = {}
+        self._models: dict[str, Ints] = {}
+
+    def domains(self, level: Level, wish: Level) -> Ints:
+        """The number of each row's domain of a level that lies within one of the wished level, -1 for none.
+
+        Domains are numbered in the order of their names.  A node is in one rack even if nobody knows which;
+        that its GPUs are joined by NVLink must be known.
+        """
+        self._refresh()
+        known = self._domains.get((level, wish))
+        if known is None:
+            names = [_name(node, row, level, wish) for row, node in enumerate(self._cluster.members)]
+            order = {name: i for i, name in enumerate(sorted({name for name in names if name is not None}))}
+            numbers = [-1 if name is None else order[name] for name in names]
+            known = self._domains[level, wish] = np.array(numbers, np.int64)
+        return known
+
+    def models(self) -> list[str]:
+        """The GPU models that there are, in alphabetical order."""
+        return sorted({model for model, _memory in self._cluster.kinds})
+
+    def of_model(self, model: str) -> Ints:
+        """Rows where everything that answers to the name of a model is exactly that."""
+        self._refresh()
+        rows = self._models.get(model)
+        if rows is None:
+            pure = [_is_pure(node, model) for node in self._cluster.members]
+            rows = self._models[model] = np.flatnonzero(np.array(pure, np.bool_))
+        return rows
+
+    def _refresh(self) -> None:
+        if self._generation != self._cluster.generation:
+            self._generation = self._cluster.generation
+            self._domains.clear()
+            self._models.clear()
+
+
+def _name(node: Node, row: int, level: Level, wish: Level) -> tuple[str | int, ...] | None:
+    """The name of a node's domain, unique and sortable among those of its level; None if it has none."""
+    if wish is Level.NVLINK and node.nvlink_domain is None:
+        return None
+    if level is Level.NODE:
+        return (row,)
+    if level is Level.NVLINK and wish is Level.NVLINK:
+        return None if node.nvlink_domain is None else (node.nvlink_domain,)
+    if node.rack is None:
+        return None
+    if level is Level.NVLINK:
+        return None if node.nvlink_domain is None else (node.rack, node.nvlink_domain)
+    return (node.rack,)
+
+
+def _is_pure(node: Node, model: str) -> bool:
+    named = {gpu.model for gpu in node.gpus if model_matches(model, gpu.model)}
+    return named == {model}

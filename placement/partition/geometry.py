@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placement.model import UnknownName
+from placement.model import StateError, UnknownName
 from placement.partition.occupancy import COMPUTE_SHIFT, MEDIA_SHIFT, STATES, Shape, tables, used_compute
 
 
@@ -35,6 +35,7 @@ class MigGeometry:
         room: int8 [4096, profiles]: how many more slices of that profile fit.
         places: int16 [4096]: at how many places (profile and start) one more slice fits.
         free_milli: int32 [4096]: compute not in any slice, in thousandths of the GPU, rounded down.
+        bundles: profile and number of equal slices that an empty GPU has room for, single slices first.
     """
 
     def __init__(self, compute_slices: int, memory_slices: int, profiles: tuple[MigProfile, ...]) -> None:
@@ -50,6 +51,31 @@ class MigGeometry:
         self.free_milli: npt.NDArray[np.int32] = (
             (compute_slices - used).clip(0) * 1000 // compute_slices
         ).astype(np.int32)
+
+        self.bundles = tuple(
+            (profile, copies)
+            for copies in range(1, compute_slices + 1)
+            for profile in range(len(profiles))
+            if copies == 1 or self.room[0, profile] >= copies
+        )
+
+    def starts_of(self, state: int, profile: int, copies: int) -> list[int]:
+        """Where so many slices of a profile begin, each at its best start once those before it stand.
+
+        So many fit as the room says: a test tries all occupancies.
+
+        Raises:
+            StateError: there is no room for so many.
+        """
+        starts: list[int] = []
+        while len(starts) < copies:
+            start = int(self.start[state, profile])
+            after = None if start < 0 else self.add(state, profile, start)
+            if after is None:
+                raise StateError(f"no room for {copies} slices {self.profiles[profile].name}")
+            starts.append(start)
+            state = after
+        return starts
 
     def profile_index(self, name: str) -> int:
         """Position of a profile in the tables.

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.model import WHOLE_GPU_MILLI, Isolation, Mode, Profile, Request, model_matches
+from placement.model import WHOLE_GPU_MILLI, Devices, Isolation, Mode, Profile, Request, model_matches
+from placement.model.amounts import MAX_BYTES
 from placement.partition.geometry import MigGeometry, geometry_of
+from placement.partition.mps import mps_max_clients
 
 AUTO_STEP_MILLI = 50
 """Automatic compute shares are rounded up to this step, so that like requests stay alike."""
@@ -30,7 +32,10 @@ class Need:
 def needs_of(
     request: Request, profile: Profile | None, model: str, gpu_memory_bytes: int | None
 ) -> dict[Mode, Need]:
-    """The acceptable shares of one GPU of this model, by mode; empty if it cannot serve the request."""
+    """The acceptable shares of one GPU of this model, by mode; empty if it cannot serve the request.
+
+    Where a worker's shares lie on the same GPU, each is such a share, and an empty GPU holds them all.
+    """
     if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
         return {}
     memory = request.memory_bytes
@@ -40,6 +45,8 @@ def needs_of(
         return {}
     compute = _compute_milli(request, profile, memory, gpu_memory_bytes)
     modes = _accepted(request, compute)
+    if request.devices is Devices.SAME:
+        modes = modes & _fitting_at_once(request, model, compute, (memory, gpu_memory_bytes))
     needs: dict[Mode, Need] = {}
     for mode in modes & {Mode.MPS, Mode.TIMESLICE}:
         needs[mode] = Need(mode, compute, memory)
@@ -51,7 +58,7 @@ def needs_of(
         ):
             wanted = None
         chosen = _mig_profile(geometry, request.mig_profile, wanted, memory)
-        if chosen is not None:
+        if chosen is not None and geometry.room[0, chosen] >= request.shares_per_gpu:
             cut = geometry.profiles[chosen]
             needs[Mode.MIG] = Need(Mode.MIG, geometry.compute_milli(cut), cut.memory_bytes, chosen)
     if Mode.EXCLUSIVE in modes:
@@ -68,6 +75,20 @@ def _accepted(request: Request, compute_milli: int) -> frozenset[Mode]:
     if compute_milli == WHOLE_GPU_MILLI and Mode.EXCLUSIVE in modes:
         return frozenset({Mode.EXCLUSIVE})
     return modes
+
+
+def _fitting_at_once(
+    request: Request, model: str, compute_milli: int, memory: tuple[int | None, int | None]
+) -> frozenset[Mode]:
+    """Modes in which an empty GPU holds all shares of a worker; ``memory`` is of a share and of the GPU."""
+    copies = request.shares_per_gpu
+    wanted, there = memory
+    modes = {Mode.MIG}
+    if compute_milli * copies <= WHOLE_GPU_MILLI and (wanted or 0) * copies <= (there or MAX_BYTES * copies):
+        modes.add(Mode.TIMESLICE)
+        if copies <= mps_max_clients(model):
+            modes.add(Mode.MPS)
+    return frozenset(modes)
 
 
 def _compute_milli(
