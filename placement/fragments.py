@@ -57,7 +57,12 @@ def fragment_tables(mix: Mix, kinds: Kinds, geometries: Sequence[MigGeometry | N
     return {
         CPU_AT: tables.steps([group[0].request.cpu_milli for group in groups]),
         RAM_AT: tables.steps([group[0].request.ram_bytes for group in groups]),
-        MEMORY_AT: tables.steps([_memory(by_kind) for by_kind in needs]),
+        MEMORY_AT: tables.steps(
+            [
+                _memory(by_kind) * group[0].request.shares_per_gpu
+                for group, by_kind in zip(groups, needs, strict=True)
+            ]
+        ),
         EMPTIES_AT: tables.by_empties(),
         SHARE_AT: np.stack([tables.by_share(Mode.MPS), tables.by_share(Mode.TIMESLICE)]),
         MIG_AT: tables.by_state(),
@@ -152,7 +157,8 @@ class _Tables:
         for bit, by_kind in enumerate(self._needs):
             for kind, needs in enumerate(by_kind):
                 if mode in needs:
-                    planes[kind, needs[mode].compute_milli :] |= 1 << bit
+                    wanted = needs[mode].compute_milli * self._requests[bit].shares_per_gpu
+                    planes[kind, wanted:] |= 1 << bit
         return planes
 
     def by_state(self) -> Ints:
@@ -162,7 +168,8 @@ class _Tables:
             for kind, needs in enumerate(by_kind):
                 geometry, need = self._geometries[kind], needs.get(Mode.MIG)
                 if geometry is not None and need is not None and need.mig_profile is not None:
-                    planes[kind] |= np.where(geometry.start[:, need.mig_profile] >= 0, 1 << bit, 0)
+                    fits = geometry.room[:, need.mig_profile] >= self._requests[bit].shares_per_gpu
+                    planes[kind] |= np.where(fits, 1 << bit, 0)
         return planes
 
     def full(self) -> Ints:

@@ -42,7 +42,7 @@ def worth_tables(mix: Mix, kinds: Kinds, geometries: Sequence[MigGeometry | None
 
 def is_big(usual: UsualRequest) -> bool:
     """Whether a request is for several whole GPUs."""
-    return usual.request.gpus > 1
+    return usual.request.gpus_apart > 1
 
 
 def _demand(mix: Mix, needs: list[list[dict[Mode, Need]]]) -> Counter[int]:
@@ -56,7 +56,8 @@ def _demand(mix: Mix, needs: list[list[dict[Mode, Need]]]) -> Counter[int]:
             if mode is not Mode.MIG and (mode is not Mode.EXCLUSIVE or len(found) == 1)
         ]
         if sizes:
-            demand[min(sizes)] += usual.weight * usual.request.gpus
+            request = usual.request
+            demand[min(sizes) * request.shares_per_gpu] += usual.weight * request.gpus_apart
     return demand
 
 

@@ -6,7 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from placement import columns
+from placement.cluster import Cluster
+from placement.lodgings import Holder
+from placement.mix import UsualRequest
 from placement.model import (
+    Assignment,
     Devices,
     InvalidAmount,
     InvalidSpec,
@@ -17,6 +22,7 @@ from placement.model import (
     ProfileDefined,
     Reason,
     Request,
+    Share,
 )
 from placement.partition.geometry import geometry_of
 from tests.cases.desk import GIB, MIG, MPS, TIMESLICE, WHOLE, Desk, mig, mps, node, stopped, turn
@@ -276,3 +282,13 @@ def test_slices_one_after_the_other_are_as_many_as_there_is_room_for(model):
         for state in range(0, 4096, 7):
             room = int(geometry.room[state, profile])
             assert len(set(geometry.starts_of(state, profile, room))) == room
+
+
+@pytest.mark.parametrize(("taken", "usable"), [(400, 1), (401, 0)])
+def test_a_usual_pair_needs_room_for_both(taken, usable):
+    """What is left for one share alone is stranded where pairs are usual (FGD, ATC'23)."""
+    cluster = Cluster(mix=(UsualRequest(same(mps, 300), 1),))
+    cluster.set_nodes(nodes_of(f"1x{V100}"))
+    share = Share("GPU-a-0", Mode.MPS, taken)
+    cluster.allocate(Holder("j", "default"), Assignment(0, "a", (share,)))
+    assert cluster.gpus.item(0, 0, columns.USABLE) == usable

@@ -10,13 +10,16 @@ from placement.interference import InterferenceModel, Resident
 from placement.model import (
     Assignment,
     Command,
+    Devices,
     Isolation,
     Job,
+    Level,
     Mode,
     Node,
     Profile,
     Share,
     StartWorker,
+    Together,
     WorkerExited,
 )
 
@@ -68,7 +71,9 @@ class Auditor:
         for (job_id, _worker), place in self.running.items():
             own = {gpu.uuid for gpu in self.nodes[place.node_id].gpus}
             uuids = [share.gpu_uuid for share in place.shares]
-            if len(set(uuids)) != self.jobs[job_id].request.gpus or not own.issuperset(uuids):
+            request = self.jobs[job_id].request
+            different = min(request.gpus, 1) if request.devices is Devices.SAME else request.gpus
+            if len(uuids) != request.gpus or len(set(uuids)) != different or not own.issuperset(uuids):
                 found.append(f"{job_id}: wrong GPUs {uuids} on {place.node_id}")
             for share in place.shares:
                 held[share.gpu_uuid].append((self.jobs[job_id], share))
@@ -78,7 +83,33 @@ class Auditor:
                     f"{gpu.uuid}: {wrong}"
                     for wrong in self._on_gpu(gpu.model, gpu.memory_bytes, held[gpu.uuid])
                 ]
-        return found
+        return found + self._apart()
+
+    def _apart(self) -> list[str]:
+        """Gangs that must be together and are not."""
+        gangs: dict[str, list[Assignment]] = defaultdict(list)
+        for (job_id, _worker), place in self.running.items():
+            gangs[job_id].append(place)
+        return [
+            f"{job_id}: not together: {sorted({place.node_id for place in places})}"
+            for job_id, places in gangs.items()
+            if not self._together(self.jobs[job_id].request.together, places)
+        ]
+
+    def _together(self, wish: Together | None, places: list[Assignment]) -> bool:
+        held = [self.nodes[place.node_id] for place in places]
+        if wish is None or not wish.required or len(places) < 2:
+            return True
+        if wish.level is Level.GPU_TYPE:
+            model_of = {gpu.uuid: gpu.model for node in held for gpu in node.gpus}
+            return len({model_of[share.gpu_uuid] for place in places for share in place.shares}) < 2
+        if wish.level is Level.NVLINK:
+            return held[0].nvlink_domain is not None and len({node.nvlink_domain for node in held}) == 1
+        if len({node.node_id for node in held}) == 1:
+            return True
+        return (
+            wish.level is Level.RACK and held[0].rack is not None and len({node.rack for node in held}) == 1
+        )
 
     def _on_gpu(self, model: str, memory_bytes: int | None, held: list[tuple[Job, Share]]) -> list[str]:
         shares = [share for _job, share in held]

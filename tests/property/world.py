@@ -13,6 +13,7 @@ from placement.decision_log import lines
 from placement.interference import AdditiveInterference
 from placement.lifecycle import JobState
 from placement.model import (
+    Devices,
     Event,
     ExitCause,
     Gpu,
@@ -20,6 +21,7 @@ from placement.model import (
     Job,
     JobCancelled,
     JobSubmitted,
+    Level,
     Mode,
     Node,
     NodeFenced,
@@ -29,6 +31,7 @@ from placement.model import (
     ProfileDefined,
     Request,
     StopWorker,
+    Together,
     WorkerExited,
     WorkerStarted,
 )
@@ -38,6 +41,8 @@ from placement.scheduler import Scheduler
 from tests.property.checker import Auditor
 
 GIB = 1 << 30
+Shape = tuple[str, int, int | None, str | None, str | None] | tuple[str, int, int | None]
+"""A node: GPU model and count, CPU in thousandths; rack and NVLink domain, unless neither is known."""
 PROFILES = (
     Profile("light", sm_milli=200, dram_milli=100),
     Profile("heavy", sm_milli=900, dram_milli=700),
@@ -46,9 +51,18 @@ PROFILES = (
 
 
 def _request(isolation: Isolation, modes: frozenset[Mode], **rest: Any) -> Request:
-    """Hardware isolation without a mode that gives it is refused, so such a request gets one."""
+    """Hardware isolation without a mode that gives it is refused, so such a request gets one.
+
+    So is a choice of devices or of company that means nothing: it is left out.
+    """
     if isolation is Isolation.HARDWARE and not modes & {Mode.EXCLUSIVE, Mode.MIG}:
         modes |= {Mode.EXCLUSIVE}
+    if rest["devices"] is Devices.SAME:
+        shared = modes & {Mode.MIG} if isolation is Isolation.HARDWARE else modes - {Mode.EXCLUSIVE}
+        if rest["gpus"] < 2 or not shared or (rest["compute_milli"] or 0) * rest["gpus"] > 1000:
+            rest["devices"] = Devices.DISTINCT
+    if rest["gpus"] == 0:
+        rest["together"] = None
     return Request(isolation=isolation, modes=modes, **rest)
 
 
@@ -63,6 +77,8 @@ requests = st.builds(
     max_slowdown=st.sampled_from([None, None, 1.0, 1.2, 1.6]),
     cpu_milli=st.sampled_from([0, 500, 3000]),
     ram_bytes=st.sampled_from([0, GIB]),
+    devices=st.sampled_from(Devices),
+    together=st.one_of(st.none(), st.none(), st.builds(Together, st.sampled_from(Level), st.booleans())),
 )
 
 nodes = st.lists(
@@ -70,6 +86,8 @@ nodes = st.lists(
         st.sampled_from(["A100-SXM4-80GB", "H100-SXM5-80GB", "V100-SXM2-32GB"]),
         st.integers(0, 4),
         st.sampled_from([None, 8000]),
+        st.sampled_from([None, "rack-1", "rack-2"]),
+        st.sampled_from([None, None, "link-1"]),
     ),
     min_size=1,
     max_size=4,
@@ -119,12 +137,14 @@ histories = st.lists(
 )
 
 
-def cluster_of(shape: Sequence[tuple[str, int, int | None]]) -> dict[str, Node]:
+def cluster_of(shape: Sequence[Shape]) -> dict[str, Node]:
     built = {}
-    for i, (model, count, cpu_milli) in enumerate(shape):
+    for i, (model, count, cpu_milli, *place) in enumerate(shape):
         memory = 32 * GIB if model.startswith("V100") else 80 * GIB
         gpus = tuple(Gpu(f"GPU-{i}-{j}", model, memory) for j in range(count))
-        built[f"node-{i}"] = Node(f"node-{i}", gpus, cpu_milli, None if cpu_milli is None else 16 * GIB)
+        ram_bytes = None if cpu_milli is None else 16 * GIB
+        rack, domain = place or (None, None)
+        built[f"node-{i}"] = Node(f"node-{i}", gpus, cpu_milli, ram_bytes, domain, rack)
     return built
 
 
@@ -142,9 +162,7 @@ class World:
     log: list[str] = field(default_factory=list)
 
     @classmethod
-    def new(
-        cls, shape: Sequence[tuple[str, int, int | None]], policy: str, *, compiled: bool = True
-    ) -> World:
+    def new(cls, shape: Sequence[Shape], policy: str, *, compiled: bool = True) -> World:
         built = cluster_of(shape)
         belief = AdditiveInterference()
         scheduler = Scheduler(policy_named(policy), belief, Options(seed=7, compiled=compiled))
