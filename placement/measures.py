@@ -39,7 +39,7 @@ def usable_after(gpu: Row, rank: int, left: int, term: Row, tables: Tables) -> i
     _terms, _refused, start, _room, mix = tables
     kind = gpu[k.MODEL]
     if rank == k.MIG_RANK:
-        first = start[kind][gpu[k.MIG_STATE]][term[k.PROFILE]]
+        first = int(start[kind][gpu[k.MIG_STATE]][term[k.PROFILE]])  # the tables may be of 8 bits
         state = gpu[k.MIG_STATE] | (((1 << term[k.CELLS]) - 1) << first) | (term[k.MEDIA] << 11)
         return f.usable_slices(kind, state + (term[k.CUT] << 8), mix)
     if gpu[k.CLIENTS] + 1 >= term[k.CLIENT_LIMIT]:

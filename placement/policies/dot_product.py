@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from placement.policies.base import Placement
-from placement.policies.offer import Offer
+from placement.policies.offer import Offer, smaller
 
 
 class DotProduct(Placement):
@@ -20,7 +20,8 @@ class DotProduct(Placement):
     @staticmethod
     def score(at: Offer) -> Any:
         """Hundredths of the product of two machines; 8 GPUs weigh as much as 128 cores, so a GPU's 256."""
-        product = (at.cpu_left + at.cpu) * at.cpu + 256 * (at.node_left + at.taken) * at.taken
+        cpu = smaller(at.cpu_left + at.cpu, 1 << 28)  # of unlimited CPU the product would pass 64 bits
+        product = cpu * at.cpu + 256 * (at.node_left + at.taken) * at.taken
         return (product + 327679999) // 327680000
 
     @staticmethod
