@@ -64,16 +64,18 @@ def _share(prepared: Prepared) -> dict[str, str]:
 
 
 def _mps(prepared: Prepared) -> dict[str, str]:
-    shares = [(slot, share) for slot, share in enumerate(prepared.shares) if share.mode is Mode.MPS]
+    shares = [share for share in prepared.shares if share.mode is Mode.MPS]
     if prepared.mps is None or not shares:
         return {}
     variables = {
         "CUDA_MPS_PIPE_DIRECTORY": str(prepared.mps.pipe),
         "CUDA_MPS_LOG_DIRECTORY": str(prepared.mps.log),
-        # One figure for all GPUs of a process, a whole number of at least 1.
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, min(s.compute_milli for _, s in shares) // 10)),
+        # One figure for all GPUs of a process, a whole number of at least 1.  With several shares of one GPU
+        # it holds for each process of the worker: every one is a client of its own.
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, min(s.compute_milli for s in shares) // 10)),
     }
-    limits = [f"{slot}={_size(s.memory_bytes)}" for slot, s in shares if s.memory_bytes is not None]
+    slots = {prepared.visible.index(s.gpu_uuid): s.memory_bytes for s in shares}
+    limits = [f"{slot}={_size(memory)}" for slot, memory in slots.items() if memory is not None]
     if limits:
         variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)
     return variables

@@ -28,7 +28,7 @@ from manager.wire.agent_models import (
     Welcome,
 )
 from manager.wire.client import Client
-from placement.model import CotenantError, NotFound, OperationFailed, StateError
+from placement.model import CotenantError, Node, NotFound, OperationFailed, StateError
 
 _LOG = logging.getLogger(__name__)
 POLL_WAIT_S = 20.0
@@ -45,12 +45,12 @@ STARTS_END_S = 10.0
 class Agent:
     """One node's agent."""
 
-    def __init__(self, node_id: str, client: Client, journal: Journal, devices: Devices) -> None:
-        self._node_id = node_id
+    def __init__(self, node: Node, client: Client, journal: Journal, devices: Devices) -> None:
+        self._node_id = node_id = node.node_id
         self._client = client
         self._journal = journal
         self._devices = devices
-        self._node = devices.node(node_id)
+        self._node = node
         self._instance = journal.instance()
         self._database_id = journal.database_id()
         self._epoch = journal.epoch()

@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -27,7 +27,8 @@ class AgentSettings:
     """How an agent runs.
 
     ``simulate`` is a short form such as ``4xA100-SXM4-80GB``; None uses the GPUs that NVML shows.  ``truth``
-    names the interference model that slows jobs on simulated GPUs.
+    names the interference model that slows jobs on simulated GPUs.  ``rack`` and ``nvlink_domain`` say which
+    nodes are near; None is unknown.
     """
 
     manager_url: str
@@ -36,6 +37,8 @@ class AgentSettings:
     data_dir: Path
     simulate: str | None = None
     truth: str = "additive"
+    rack: str | None = None
+    nvlink_domain: str | None = None
 
 
 def run(settings: AgentSettings) -> None:
@@ -56,7 +59,9 @@ def run(settings: AgentSettings) -> None:
         contextlib.closing(journal),
         Client(settings.manager_url, settings.token, REQUEST_TIMEOUT_S) as client,
     ):
-        agent = Agent(settings.node_id, client, journal, devices)
+        made_of = devices.node(settings.node_id)
+        node = replace(made_of, rack=settings.rack, nvlink_domain=settings.nvlink_domain)
+        agent = Agent(node, client, journal, devices)
         if threading.current_thread() is threading.main_thread():
             end_on_signals(agent.stop)
         agent.run(random.Random(f"{settings.node_id}/{os.getpid()}"))  # noqa: S311 - spreads retries

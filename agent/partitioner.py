@@ -46,7 +46,8 @@ class Partitioner:
         Raises:
             OperationFailed: a device refuses; the message says which.
         """
-        visible = tuple(self._visible(share) for share in shares)
+        # Several shares of one GPU are one device to the worker; slices are devices of their own.
+        visible = tuple(dict.fromkeys(self._visible(share) for share in shares))
         gpus = sorted({share.gpu_uuid for share in shares if share.mode is Mode.MPS})
         if not gpus:
             return Prepared(tuple(shares), visible)

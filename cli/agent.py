@@ -27,6 +27,16 @@ from cli.names import NamingGroup
     show_default=True,
     help="What slows jobs on a simulated node.",
 )
+@click.option(
+    "--rack", metavar="NAME", envvar="COTENANT_RACK", show_envvar=True, help="The rack that the node is in."
+)
+@click.option(
+    "--nvlink-domain",
+    metavar="NAME",
+    envvar="COTENANT_NVLINK_DOMAIN",
+    show_envvar=True,
+    help="Nodes that name the same are joined by NVLink.",
+)
 @click.pass_context
 def agent(
     ctx: click.Context, /, *, manager_url: str | None, node_id: str | None, data_dir: Path | None, **said: Any
@@ -50,6 +60,8 @@ def agent(
     from cli.job_options import identifier
     from cli.up import default_data_dir, local_nodes
 
+    said["rack"] = identifier("rack", said["rack"])
+    said["nvlink_domain"] = identifier("nvlink domain", said["nvlink_domain"])
     endpoint = endpoint_of(manager_url)
     name = identifier("node id", node_id) or local_nodes(())[0].node_id
     run(

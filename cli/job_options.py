@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pydantic import ValidationError
 
     from manager.wire.models import JobSpec
-    from placement.model import Request
+    from placement.model import Request, Together
 
 _MIG_PROFILE = re.compile(r"[1-9][0-9]?g\.[1-9][0-9]{0,2}gb(\+[a-z0-9.]+)?", re.ASCII)
 _WHOLE = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
@@ -40,6 +40,8 @@ class JobWishes:
     mode: tuple[str, ...] = ()
     mig_profile: str | None = None
     isolation: str | None = None
+    devices: str | None = None
+    together: str | None = None
     workers: str | None = None
     kind: str | None = None
     max_slowdown: str | None = None
@@ -143,7 +145,16 @@ def environment_of(variables: Mapping[str, str]) -> dict[str, str]:
 
 def _request_of(wishes: JobWishes) -> Request:
     from manager.wire.fields import ModelName
-    from placement.model import ANY_MODE, InvalidSpec, Isolation, Mode, Request, parse_bytes, parse_compute
+    from placement.model import (
+        ANY_MODE,
+        Devices,
+        InvalidSpec,
+        Isolation,
+        Mode,
+        Request,
+        parse_bytes,
+        parse_compute,
+    )
 
     modes = [_member("mode", Mode, word) for word in wishes.mode if word != "any"]
     if "any" in wishes.mode and modes:
@@ -167,7 +178,23 @@ def _request_of(wishes: JobWishes) -> Request:
         max_slowdown=_number("max slowdown", wishes.max_slowdown),
         cpu_milli=0 if wishes.cpu is None else _cpu_milli(wishes.cpu),
         ram_bytes=0 if wishes.ram is None else parse_bytes(wishes.ram, "ram"),
+        devices=_member("devices", Devices, wishes.devices) or Devices.DISTINCT,
+        together=None if wishes.together is None else together_of(wishes.together),
     )
+
+
+def together_of(text: str) -> Together:
+    """The wish that ``rack``, or ``rack,required``, states.
+
+    Raises:
+        InvalidInput: no such level, or another word than ``required`` after it.
+    """
+    from placement.model import InvalidSpec, Level, Together
+
+    level, comma, rest = (part.strip() for part in text.partition(","))
+    if comma and rest != "required":
+        raise InvalidSpec(f"together: {rest!r} after the comma must be 'required', as in {level},required")
+    return Together(_member("together", Level, level), required=bool(comma))
 
 
 def _cpu_milli(text: str) -> int:

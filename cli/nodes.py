@@ -52,6 +52,8 @@ def node_listing(listed: Sequence[NodeView], now_s: float) -> Listing[NodeView]:
             "RAM", lambda node: None if node.ram_bytes is None else format_bytes(node.ram_bytes), Align.RIGHT
         ),
         Column("SIMULATED", lambda node: "yes" if node.simulated else "no"),
+        Column("RACK", lambda node: node.rack, wide=True),
+        Column("NVLINK", lambda node: node.nvlink_domain, wide=True),
         Column(
             "SEEN",
             lambda node: (

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 MODES = ("any", "exclusive", "mig", "mps", "timeslice")
 ISOLATIONS = ("none", "tenant", "hardware")
+DEVICES = ("distinct", "same")
 KINDS = ("training", "inference", "realtime", "interactive")
 """The words of the core, for completion without importing it; a test compares them with it."""
 
@@ -41,6 +42,17 @@ PATIENCE_S = 12.0
 @click.option("--mig-profile", metavar="PROFILE", help="This MIG slice, such as 1g.10gb.")
 @click.option(
     "--isolation", type=click.Choice(ISOLATIONS), help="Who may not be a neighbour.  [default: none]"
+)
+@click.option(
+    "--devices",
+    type=click.Choice(DEVICES),
+    help="Whether several shares of a worker are on different GPUs or on the same.  [default: distinct]",
+)
+@click.option(
+    "--together",
+    metavar="LEVEL",
+    help="Keep the workers within one node, nvlink (domain), rack or gpu-type; "
+    "LEVEL,required to wait until they can be.  [default: anywhere]",
 )
 @click.option(
     "--workers", metavar="N", help="Workers of a gang, which starts whole or not at all.  [default: 1]"
@@ -80,7 +92,8 @@ def submit(job_file: str | None, wait: bool, manager_url: str | None, **wishes: 
       cotenant submit --gpus 1 --memory 10Gi -- python train.py --epochs 3
       cotenant submit --tenant vision --compute 30% --mode mps --mode timeslice -- python small.py
       cotenant submit --mig-profile 1g.10gb --isolation hardware -- ./serve
-      cotenant submit --workers 4 --gpus 8 --gpu-model H100 --time-limit 12h -- torchrun train.py
+      cotenant submit --workers 4 --gpus 8 --gpu-model H100 --together rack -- torchrun train.py
+      cotenant submit --gpus 2 --compute 30% --devices same -- python two_processes.py
       cotenant submit --max-slowdown 1.2 --profile resnet.yaml --wait -- python train.py
       cotenant submit --file job.yaml --priority 5
     """  # noqa: D301 - click reads the backspace character

@@ -59,7 +59,8 @@ def request_text(request: RequestSpec) -> str:
     """What one worker asks for, without what is the default."""
     from placement.model import Mode, format_bytes, format_milli
 
-    parts = [count_text(request.gpus, "GPU")]
+    one_gpu = request.devices.value == "same"
+    parts = [f"{request.gpus} shares of one GPU" if one_gpu else count_text(request.gpus, "GPU")]
     if request.gpu_models:
         parts.append("or ".join(f"{model} " for model in request.gpu_models).strip())
     if request.memory_bytes is not None:
@@ -72,6 +73,8 @@ def request_text(request: RequestSpec) -> str:
         parts.append("|".join(mode.value for mode in request.modes))
     if request.max_slowdown is not None:
         parts.append(f"<={request.max_slowdown:g}x")
+    if request.together is not None:
+        parts.append(f"together:{request.together.level.value}{',required' * request.together.required}")
     return " ".join(parts)
 
 

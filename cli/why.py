@@ -106,7 +106,12 @@ def _reason_listing(job: JobView, explanation: ExplanationView) -> Listing[tuple
     from placement.model import Reason
 
     # All other reasons are counted by GPU, or by node for a job that asks for none.
-    things = {Reason.GANG.value: "worker", Reason.ORDER.value: "job", Reason.NO_NODES.value: "cluster"}
+    things = {
+        Reason.GANG.value: "worker",
+        Reason.TOGETHER.value: "worker",
+        Reason.ORDER.value: "job",
+        Reason.NO_NODES.value: "cluster",
+    }
     usual = "GPU" if job.request.gpus else "node"
     counted = sorted(explanation.reasons.items(), key=lambda item: (-item[1], item[0]))
     columns: list[Column[tuple[str, int]]] = [

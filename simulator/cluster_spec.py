@@ -7,7 +7,7 @@ The YAML form lists groups of equal nodes::
       - {name: head, cpu: 32, memory: 128Gi}
 
 ``count`` defaults to 1, ``gpus`` to 0; CPU and memory are unlimited unless given; ``gpu_memory`` is needed
-only for a model that nobody knows.
+only for a model that nobody knows.  ``rack`` and ``nvlink_domain`` say where all nodes of the group are.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ from simulator.traces.reading import open_text
 MAX_NODES = 1_000_000
 _SHORT = re.compile(r"(?:(?P<nodes>[0-9]{1,7})x)?(?P<node>[0-9]{1,4}x[A-Za-z][A-Za-z0-9._-]*)", re.ASCII)
 _OPENB_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu", "model")
-_GROUP_KEYS = frozenset({"count", "gpus", "model", "gpu_memory", "cpu", "memory", "name"})
+_GROUP_KEYS = frozenset(
+    {"count", "gpus", "model", "gpu_memory", "cpu", "memory", "name", "rack", "nvlink_domain"}
+)
 _MIB = 1 << 20
 
 
@@ -159,6 +161,9 @@ def _group(group: Mapping[str, Any], first: int) -> list[Node]:
     model, memory_bytes = _gpu_model(group) if gpus else ("", None)
     cpu = group.get("cpu")
     ram = group.get("memory")
+    rack, domain = (
+        identifier(str(group[key]), key) if key in group else None for key in ("rack", "nvlink_domain")
+    )
     nodes = []
     for number in range(count):
         node_id = f"node-{first + number:04d}"
@@ -170,6 +175,8 @@ def _group(group: Mapping[str, Any], first: int) -> list[Node]:
                 tuple(Gpu(f"GPU-{node_id}-{slot}", model, memory_bytes) for slot in range(gpus)),
                 cpu_milli=whole(str(cpu), "cpu", 0, 1_000_000) * 1000 if cpu is not None else None,
                 ram_bytes=parse_bytes(str(ram), "memory") if ram is not None else None,
+                nvlink_domain=domain,
+                rack=rack,
             )
         )
     return nodes

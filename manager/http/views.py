@@ -163,6 +163,8 @@ def node_views(services: Services) -> list[NodeView]:
             gpus=tuple(gpu.model for gpu in stored.node.gpus),
             workers=workers.get(stored.node.node_id, 0),
             last_seen_s=services.leases.last_seen_s(stored.node.node_id),
+            rack=stored.node.rack,
+            nvlink_domain=stored.node.nvlink_domain,
         )
         for stored in _by_id(services)
     ]

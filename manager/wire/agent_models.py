@@ -48,6 +48,9 @@ class NodeReport(Body):
     gpus: Annotated[tuple[GpuReport, ...], Field(max_length=MAX_GPUS_PER_NODE, fail_fast=True)] = ()
     cpu_milli: Amount | None = None
     ram_bytes: Amount | None = None
+    rack: Identifier | None = None
+    nvlink_domain: Identifier | None = None
+    """Nodes with the same one are joined by NVLink."""
     simulated: Flag = False
     instance: Identifier | None = None
     """Random id of the agent: two agents with one node id are told apart by it."""
@@ -65,7 +68,7 @@ class NodeReport(Body):
     def to_node(self, node_id: str) -> Node:
         """The core's node."""
         gpus = tuple(Gpu(gpu.uuid, gpu.model, gpu.memory_bytes) for gpu in self.gpus)
-        return Node(node_id, gpus, self.cpu_milli, self.ram_bytes)
+        return Node(node_id, gpus, self.cpu_milli, self.ram_bytes, self.nvlink_domain, self.rack)
 
     @classmethod
     def of(cls, node: Node, *, simulated: bool) -> Self:
@@ -73,7 +76,9 @@ class NodeReport(Body):
         gpus = tuple(
             GpuReport(uuid=gpu.uuid, model=gpu.model, memory_bytes=gpu.memory_bytes) for gpu in node.gpus
         )
-        return cls(gpus=gpus, cpu_milli=node.cpu_milli, ram_bytes=node.ram_bytes, simulated=simulated)
+        where = {"rack": node.rack, "nvlink_domain": node.nvlink_domain}
+        amounts = {"cpu_milli": node.cpu_milli, "ram_bytes": node.ram_bytes}
+        return cls(gpus=gpus, **amounts, **where, simulated=simulated)
 
 
 class Welcome(Shape):

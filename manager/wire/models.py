@@ -24,11 +24,30 @@ from manager.wire.fields import (
     at_most,
 )
 from placement.lifecycle import JobState
-from placement.model import InvalidSpec, Isolation, Job, JobKind, Mode, Profile, Request, Share
+from placement.model import (
+    Devices,
+    InvalidSpec,
+    Isolation,
+    Job,
+    JobKind,
+    Level,
+    Mode,
+    Profile,
+    Request,
+    Share,
+    Together,
+)
 
 MAX_COMMAND_CHARS = 1 << 20
 MASK = "***"
 """What answers show instead of the value of a job's environment variable."""
+
+
+class TogetherSpec(Body):
+    """What the workers of a gang shall have in common, and whether they must."""
+
+    level: Level
+    required: Flag = False
 
 
 class RequestSpec(Body):
@@ -45,6 +64,9 @@ class RequestSpec(Body):
     max_slowdown: Annotated[float, Field(strict=True, ge=1, le=1e6, allow_inf_nan=False)] | None = None
     cpu_milli: Amount = 0
     ram_bytes: Amount = 0
+    devices: Devices = Devices.DISTINCT
+    """Whether several shares of a worker are on different GPUs, or all on the same."""
+    together: TogetherSpec | None = None
 
     def to_request(self) -> Request:
         """The core's request.
@@ -54,6 +76,8 @@ class RequestSpec(Body):
         """
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         fields["modes"] = frozenset(self.modes or Mode)
+        if self.together is not None:
+            fields["together"] = Together(self.together.level, self.together.required)
         return Request(**fields)
 
     @classmethod
@@ -62,6 +86,9 @@ class RequestSpec(Body):
         fields = {name: getattr(request, name) for name in cls.model_fields}
         fields["gpu_models"] = request.gpu_models
         fields["modes"] = tuple(sorted(request.modes, key=lambda mode: mode.value))
+        wish = request.together
+        if wish is not None:
+            fields["together"] = TogetherSpec(level=wish.level, required=wish.required)
         return cls(**fields)
 
 
@@ -295,6 +322,9 @@ class NodeView(Shape):
     workers: int
     """Workers that are placed there."""
     last_seen_s: float | None = None
+    rack: str | None = None
+    nvlink_domain: str | None = None
+    """Nodes with the same one are joined by NVLink; None is unknown, as for the rack."""
 
 
 class InfoView(Shape):

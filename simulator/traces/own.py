@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import enum
 import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
-from placement.model import InvalidSpec, JobKind, Mode, Request, parse_bytes
+from placement.model import Devices, InvalidSpec, JobKind, Level, Mode, Request, Together, parse_bytes
 from placement.model.job import ANY_MODE, MAX_GPUS_PER_WORKER, MAX_WORKERS
 from placement.trace import TraceRow
 from simulator.traces.base import Head, Parse, Source, TraceFormat
@@ -23,6 +25,8 @@ OPTIONAL = (
     "max_slowdown",
     "kind",
     "profile",
+    "devices",
+    "together",
 )
 _WHOLE = frozenset({Mode.EXCLUSIVE})
 
@@ -31,9 +35,14 @@ def _recognises(head: Head) -> bool:
     return set(NEEDED) <= set(head.header)
 
 
+_ASKED = ("compute_milli", "memory_bytes", "gpu_model", "max_slowdown", "devices", "together")
+"""The columns that make up a request, in the order in which :func:`_request` takes them."""
+
+
 @functools.lru_cache(maxsize=65_536)
-def _request(gpus: int, compute: str, memory: str, models: str, slowdown: str) -> Request:
+def _request(gpus: int, asked: tuple[str, ...]) -> Request:
     """One worker's request; who states neither compute nor memory asks for whole GPUs."""
+    compute, memory, models, slowdown, devices, together = asked
     shared = bool(compute or memory)
     return Request(
         gpus=gpus,
@@ -42,7 +51,17 @@ def _request(gpus: int, compute: str, memory: str, models: str, slowdown: str) -
         gpu_models=tuple(dict.fromkeys(name.strip() for name in models.split("|") if name.strip())),
         modes=ANY_MODE if shared else _WHOLE,
         max_slowdown=_at_least_one(slowdown) if slowdown else None,
+        devices=_one_of(Devices, "devices", devices) if devices else Devices.DISTINCT,
+        together=_together(together) if together else None,
     )
+
+
+def _together(text: str) -> Together:
+    """A level, and ``|required`` after it where it must be."""
+    level, bar, rest = text.partition("|")
+    if bar and rest != "required":
+        raise InvalidSpec(f"together: {text!r} must be a level, or a level and |required")
+    return Together(_one_of(Level, "together", level), required=bool(bar))
 
 
 def _at_least_one(text: str) -> float:
@@ -53,11 +72,18 @@ def _at_least_one(text: str) -> float:
 
 
 def _kind(text: str) -> JobKind:
+    return _one_of(JobKind, "kind", text) if text else JobKind.TRAINING
+
+
+_Choice = TypeVar("_Choice", bound=enum.Enum)
+
+
+def _one_of(kinds: type[_Choice], what: str, text: str) -> _Choice:
     try:
-        return JobKind(text) if text else JobKind.TRAINING
+        return kinds(text)
     except ValueError:
         raise InvalidSpec(
-            f"kind: {text!r} must be one of {', '.join(kind.value for kind in JobKind)}"
+            f"{what}: {text!r} must be one of {', '.join(kind.value for kind in kinds)}"
         ) from None
 
 
@@ -76,9 +102,10 @@ def _size(gpus: str, workers: str) -> tuple[int, int]:
 def _prepare(source: Source) -> Parse:
     place = columns(source.header, NEEDED)
     job_id, submit, duration, gpus = (place[name] for name in NEEDED)
-    tenant, workers, compute, memory, model, slowdown, kind, profile = (
-        _getter(place, name) for name in OPTIONAL
+    tenant, workers, kind, profile = (
+        _getter(place, name) for name in ("tenant", "workers", "kind", "profile")
     )
+    asked = [_getter(place, name) for name in _ASKED]
     ignored = [name for name in source.header if name not in NEEDED and name not in OPTIONAL]
     if ignored:
         source.notes.notices.append(
@@ -91,7 +118,7 @@ def _prepare(source: Source) -> Parse:
         return TraceRow(
             job_id=identifier(fields[job_id].strip(), "job_id"),
             submit_s=seconds(fields[submit], "submit_s"),
-            request=_request(per_worker, compute(fields), memory(fields), model(fields), slowdown(fields)),
+            request=_request(per_worker, tuple([get(fields) for get in asked])),
             duration_s=seconds(length, "duration_s") if length else None,
             workers=count,
             tenant=tenant_name(tenant(fields), "tenant"),

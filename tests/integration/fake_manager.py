@@ -142,7 +142,7 @@ def stop(sequence: int, job_id: str = "job-1", grace_s: float = 0.0) -> AgentCom
 def agent_on(manager: FakeManager, data_dir: Path) -> Iterator[Agent]:
     journal = Journal(data_dir)
     devices = SimulatedDevices.named("2xA100-SXM4-80GB", "n", "additive")
-    agent = Agent("n", cast(Client, manager), journal, devices)
+    agent = Agent(devices.node("n"), cast(Client, manager), journal, devices)
     thread = threading.Thread(target=agent.run, args=(random.Random(1),))
     thread.start()
     try:

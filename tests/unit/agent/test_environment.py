@@ -92,6 +92,13 @@ def test_limits_go_by_the_place_among_the_visible_devices() -> None:
     assert found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] == "1=4G"
 
 
+def test_several_shares_of_one_gpu_are_one_device_with_one_limit_for_each_process() -> None:
+    share = Share("GPU-2", Mode.MPS, 300, 4 * GIB)
+    found = environment(Prepared((share, share), ("GPU-2",), MpsFolders(Path("/p"), Path("/l"))))
+    assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]) == ("GPU-2", "0=4G")
+    assert found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
+
+
 @pytest.mark.parametrize(
     ("name", "value", "wins"),
     [

@@ -244,11 +244,12 @@ def test_a_reader_that_goes_away_leaves_no_trace():
 def test_words_of_the_core_are_repeated_faithfully():
     from cli import queue, submit
     from placement.lifecycle import JobState
-    from placement.model import Isolation, JobKind, Mode
+    from placement.model import Devices, Isolation, JobKind, Mode
 
     assert list(queue.STATES) == [state.value for state in JobState]
     assert set(submit.MODES) == {"any", *(mode.value for mode in Mode)}
     assert set(submit.ISOLATIONS) == {isolation.value for isolation in Isolation}
+    assert set(submit.DEVICES) == {devices.value for devices in Devices}
     assert set(submit.KINDS) == {kind.value for kind in JobKind}
 
 

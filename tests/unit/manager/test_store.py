@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,18 +11,20 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
 from manager.store import Store, StoreFailed, sqlite_url
-from manager.store.codec import RECORD, decode_event, encode, encode_event
+from manager.store.codec import NODE, RECORD, decode_event, encode, encode_event
 from manager.store.tables import metadata
 from manager.wire.agent_models import ReportKind, WorkerReport
 from placement.lifecycle import JobRecord, JobState
 from placement.model import (
     Assignment,
+    Devices,
     ExitCause,
     InvalidInput,
     Isolation,
     Job,
     JobCancelled,
     JobSubmitted,
+    Level,
     Mode,
     NodeJoined,
     OperationFailed,
@@ -29,6 +33,7 @@ from placement.model import (
     Request,
     Share,
     StopCause,
+    Together,
     WorkerExited,
     WorkerStarted,
 )
@@ -42,6 +47,8 @@ REQUEST = Request(
     modes=frozenset({Mode.MIG, Mode.MPS}),
     isolation=Isolation.TENANT,
     max_slowdown=1.1,
+    devices=Devices.SAME,
+    together=Together(Level.RACK, required=True),
 )
 JOB = Job("job-1", REQUEST, submit_s=AWKWARD_S, sequence=3, workers=2, time_limit_s=1e-7, duration_s=1 / 3)
 
@@ -61,10 +68,22 @@ def test_a_record_is_read_as_it_was_written() -> None:
     assert RECORD.validate_json(encode(RECORD, record)) == record
 
 
+def test_what_was_written_before_there_was_a_topology_is_read() -> None:
+    """Fields that came later have defaults: databases of earlier versions need no change."""
+    for adapter, value, later in (
+        (RECORD, JobRecord(Job("j", Request(gpus=2), 0.0, 1)), ("devices", "together")),
+        (NODE, node(), ("rack", "nvlink_domain")),
+    ):
+        written = json.loads(encode(adapter, value))
+        for name in later:
+            del (written if adapter is NODE else written["job"]["request"])[name]
+        assert adapter.validate_json(json.dumps(written)) == value
+
+
 @pytest.mark.parametrize(
     "event",
     [
-        NodeJoined(node()),
+        NodeJoined(replace(node(), rack="r1", nvlink_domain="n1")),
         ProfileDefined(Profile("p", {"*": 1 / 3}, sm_milli=5)),
         JobSubmitted(JOB),
         JobCancelled("job-1"),

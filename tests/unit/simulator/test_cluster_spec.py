@@ -53,7 +53,7 @@ def test_yaml_groups(tmp_path):
         nodes:
           - {count: 2, gpus: 8, model: A100-SXM4-80GB, cpu: 96, memory: 1Ti}
           - {name: head, cpu: 32}
-          - {count: 2, name: odd, gpus: 1, model: Z9, gpu_memory: 12Gi}
+          - {count: 2, name: odd, gpus: 1, model: Z9, gpu_memory: 12Gi, rack: r1, nvlink_domain: 7}
         """
     )
     nodes = load_cluster(str(path)).nodes
@@ -62,6 +62,7 @@ def test_yaml_groups(tmp_path):
     assert (nodes[0].cpu_milli, nodes[0].ram_bytes) == (96_000, 1024 * GIB)
     assert (nodes[2].cpu_milli, nodes[2].ram_bytes) == (32_000, None)
     assert nodes[0].gpus[0].memory_bytes == 80 * GIB
+    assert [(node.rack, node.nvlink_domain) for node in nodes[2:]] == [(None, None), ("r1", "7"), ("r1", "7")]
     assert (nodes[4].gpus[0].model, nodes[4].gpus[0].memory_bytes) == ("Z9", 12 * GIB)
 
 
@@ -103,6 +104,7 @@ def test_specs_that_cannot_be_right(spec, what):
         ("nodes:\n  - {gpus: 4, model: T5}\n", "c: group 1: GPU model 'T5' is unknown"),
         ("nodes:\n  - {cpu: -4}\n", "c: group 1: cpu: '-4' must be"),
         ("nodes:\n  - {memory: .nan}\n", "c: group 1: memory: 'nan' is not an amount"),
+        ("nodes:\n  - {rack: a b}\n", "c: group 1: rack: 'a b' must be"),
         ("nodes:\n  - {count: 0}\n", "c: group 1: count: '0' must be"),
         ("!!python/object/apply:os.system ['true']\n", "is not a node list"),
     ],

@@ -9,6 +9,7 @@ from placement.model import BrokenTrace, InvalidInput, UnknownName
 from simulator.traces import ReadOptions, read_trace
 
 OWN = "job_id,submit_s,duration_s,gpus,workers,compute_milli,memory_bytes,max_slowdown,kind\n"
+TOPOLOGY = "job_id,submit_s,duration_s,gpus,compute_milli,devices,together\n"
 OPENB = "name,cpu_milli,memory_mib,num_gpu,gpu_milli\n"
 OPENB_TIMES = OPENB.strip() + ",creation_time,deletion_time,scheduled_time\n"
 PHILLY = "timestamp,duration,num_gpus,gpu_time,cluster\n"
@@ -44,6 +45,11 @@ def write(folder: Path, text: str) -> Path:
         (OWN + GOOD + "a,0,1\n", 3, "3 fields where 9 are expected"),
         (OWN + GOOD + "\nok,0,1,1,,,,,\n", 4, "job_id 'ok' stands in line 2 already"),
         (OWN + GOOD + '"a,0,1,1,,,,,\n', 3, "fields where 9 are expected"),
+        (TOPOLOGY + "a,0,1,2,300,both,\n", 2, "devices: 'both' must be one of distinct, same"),
+        (TOPOLOGY + "a,0,1,1,300,same,\n", 2, "devices: same puts several shares on one GPU"),
+        (TOPOLOGY + "a,0,1,2,,same,\n", 2, "devices: same shares a GPU, but mode accepts exclusive alone"),
+        (TOPOLOGY + "a,0,1,2,300,,block\n", 2, "together: 'block' must be one of node, nvlink, rack, gpu"),
+        (TOPOLOGY + "a,0,1,2,300,,node|now\n", 2, "together: 'node|now' must be a level"),
         (OPENB + "p,1,1,2,500\n", 2, "can only be asked for whole"),
         (OPENB + "p,1,1,1,0\n", 2, "gpu_milli: is 0, but num_gpu is 1"),
         (OPENB + "p,1,1,0,500\n", 2, "gpu_milli: is 500, but num_gpu is 0"),

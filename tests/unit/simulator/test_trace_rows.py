@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from placement.model import InvalidInput, JobKind, Mode
+from placement.model import Devices, InvalidInput, JobKind, Level, Mode, Together
 from simulator.traces import ReadOptions, Trace, read_trace
 from simulator.traces.own import OWN as OWN_FORMAT
 from simulator.traces.reading import read_as
@@ -164,6 +164,19 @@ def test_own_csv_with_every_column(tmp_path):
     assert (share.request.compute_milli, share.request.memory_bytes) == (300, 10 << 30)
     assert share.request.max_slowdown == 1.2
     assert share.request.modes == frozenset(Mode)
+
+
+def test_own_columns_of_devices_and_topology(tmp_path):
+    head = "job_id,submit_s,duration_s,gpus,workers,compute_milli,devices,together\n"
+    rows = read(
+        tmp_path, head + "a,0,1,2,1,300,same,\nb,0,1,8,4,,,rack|required\nc,0,1,8,4,,,gpu-type\n"
+    ).rows
+    assert [row.request.devices for row in rows] == [Devices.SAME, Devices.DISTINCT, Devices.DISTINCT]
+    assert [row.request.together for row in rows] == [
+        None,
+        Together(Level.RACK, required=True),
+        Together(Level.GPU_TYPE),
+    ]
 
 
 def test_unknown_columns_are_ignored_with_one_notice(tmp_path):
