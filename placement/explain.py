@@ -52,6 +52,8 @@ def explain_placed(cluster: Cluster, belief: InterferenceModel, record: JobRecor
 
 
 def _outcome_of(record: JobRecord) -> Outcome:
+    if record.outcome is Outcome.REPARTITION:
+        return Outcome.REPARTITION
     if record.state is JobState.PLACED:
         return Outcome.PREEMPT
     return Outcome.NO_FIT if record.first_placed_s is None else Outcome.FIT

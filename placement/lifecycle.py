@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, field
 
-from placement.model import Assignment, Job, Reason, StateError, StopCause, WorkerExited
+from placement.model import Assignment, Job, Outcome, Reason, StateError, StopCause, WorkerExited
 
 
 class JobState(enum.Enum):
@@ -16,7 +16,7 @@ class JobState(enum.Enum):
     QUEUED = "queued"
     """Waits for room."""
     PLACED = "placed"
-    """Has its shares, but waits for preempted jobs to leave them."""
+    """Has its shares, but waits for preempted or moved jobs to leave them."""
     STARTING = "starting"
     """Its workers have been told to start."""
     RUNNING = "running"
@@ -36,7 +36,7 @@ class Move(enum.Enum):
 
     PLACE = "place"
     CLAIM = "claim"
-    """Placed on shares that preempted jobs have yet to leave."""
+    """Placed on shares that preempted or moved jobs have yet to leave."""
     START = "start"
     RUN = "run"
     STOP = "stop"
@@ -126,9 +126,11 @@ class Outlook:
 class JobRecord:
     """All that the core knows of one job; only the scheduler changes it.
 
-    ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted job sits on
-    while another is already accounted for them.  ``placed_s`` is when it got its shares, and again when its
-    attempt began; ``served_s`` is work done in earlier attempts, in solo-equivalent seconds.
+    ``assignments`` are the shares the job is accounted for; ``vacating`` those that a preempted or moved job
+    sits on while another is already accounted for them, and ``next_place`` those that a job that is being
+    moved is accounted for meanwhile: it goes on there.  ``placed_s`` is when it got its shares, and again
+    when its attempt began; ``served_s`` is work done in earlier attempts, in solo-equivalent seconds.
+    ``moves`` counts how often it was moved, ``outcome`` is how its latest place was found.
     ``predicted_slowdown`` is the mean over the company that the job has had in this attempt and
     ``predicted_upper`` the worst bound, None when unknown.  ``candidates`` counts the nodes that could have
     held it and ``ruled_out`` the GPUs that could not, by why, if the scheduler was told to note that.
@@ -139,6 +141,7 @@ class JobRecord:
     attempt: int = 0
     assignments: tuple[Assignment, ...] = ()
     vacating: tuple[Assignment, ...] = ()
+    next_place: tuple[Assignment, ...] = ()
     started_workers: set[int] = field(default_factory=set)
     exited_workers: set[int] = field(default_factory=set)
     waits_for: set[str] = field(default_factory=set)
@@ -152,6 +155,8 @@ class JobRecord:
     attempt_served_s: float | None = None
     retries_used: int = 0
     preemptions: int = 0
+    moves: int = 0
+    outcome: Outcome | None = None
     exit_code: int | None = None
     failure: str = ""
     predicted_slowdown: float | None = None

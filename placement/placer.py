@@ -1,4 +1,4 @@
-"""Who gets which place: the waiting line, the search, and those who are pushed out."""
+"""Who gets which place: the waiting line, the search, and those who are moved or pushed out."""
 
 from __future__ import annotations
 
@@ -12,12 +12,18 @@ from placement.explain import ruled_out
 from placement.forecasts import Forecasts
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord, JobState, Move
-from placement.model import Assignment, StopCause
+from placement.model import Assignment, Outcome, StopCause
+from placement.planned import Planned
 from placement.policies import Policy, aging_of
 from placement.preemption import Preemption, Wish
+from placement.repartition import Plan, Repartition
 from placement.search import Search
+from placement.trials import Trials
 from placement.vacating import Vacating
 from placement.waiting import WaitingLine
+
+PLANS_A_STEP = 8
+"""For so many jobs a step, at most, it is examined whom to move; the others wait for the next occasion."""
 
 
 class Placer:
@@ -25,7 +31,9 @@ class Placer:
 
     def __init__(self, ledger: Ledger, attempts: Attempts, policy: Policy, search: Search) -> None:
         self.cluster: Cluster = search.cluster
-        self.line = WaitingLine(policy.order)
+        self.planned = Planned(policy.placement.planner(), search.cluster, ledger)
+        self.trials = Trials(search, ledger, on=policy.placement.trials)
+        self._repartition = Repartition(search, ledger) if policy.placement.repartitions else None
         self.decisions = 0
         self._ledger = ledger
         self._attempts = attempts
@@ -44,29 +52,48 @@ class Placer:
         self._round = 0
         self._hope_rows: list[int] = []
         self._hope: tuple[int, int] | None = None
+        self._newcomers: set[str] = set()
+        self._stirred = False
+        self._plans_left = 0
+        self.line = self._empty_line()
 
     # -- the waiting line ----------------------------------------------------------------------------------
 
+    def _empty_line(self) -> WaitingLine:
+        inventive = self._repartition is not None
+        return WaitingLine(self._order, inventive=inventive, by_owner=self.planned.on)
+
     def queue(self, record: JobRecord) -> None:
-        """Put a job in the waiting line."""
+        """Put a job in the waiting line that was not there before."""
+        self._newcomers.add(record.job.job_id)
+        self.line_up(record)
+
+    def line_up(self, record: JobRecord) -> None:
+        """Put a job in the waiting line that has waited already."""
         self.line.push(record, self._search.demand(record.job, self._ledger.profile_of(record.job)))
 
     def queue_again(self) -> None:
         """Form the groups anew: what makes demands equal has changed."""
         waiting = self.line.ordered()
-        self.line = WaitingLine(self._order)
+        self.line = self._empty_line()
         for record in waiting:
-            self.queue(record)
+            self.line_up(record)
 
     def profile_changed(self, name: str) -> None:
         """A profile has another meaning: for those who wait, and for those who hold shares."""
-        holding = [record.job for record in self._ledger if record.assignments and record.job.profile == name]
+        holding = [
+            record.job
+            for record in self._ledger
+            if (record.assignments or record.next_place) and record.job.profile == name
+        ]
         if holding:
             self.cluster.renew(self._ledger.holder_of(job) for job in holding)
         self.queue_again()
 
     def nodes_changed(self) -> None:
         """Nodes came, went or changed: everything is worth another try."""
+        self._stirred = True
+        self.planned.lay_out()
         if self._preemption is not None:
             self._preemption.relocate()
         for group in list(self.line.blocked_groups()):
@@ -80,6 +107,8 @@ class Placer:
         Jobs that would not wait are turned away when their turn comes and they do not fit.
         """
         self._round += 1
+        self._stirred |= bool(self._freed)
+        self._plans_left = PLANS_A_STEP
         while True:
             if self._tenants_apart != bool(self.cluster.isolated_gpus):
                 # From now on it matters, or no longer does, who asks: the groups are others.
@@ -96,6 +125,8 @@ class Placer:
             elif not self._placed(Wish(record, group.demand, key, now_s)):
                 self._wait_or_go(record, now_s, turn_away)
         self._hope_rows = []
+        self._newcomers.clear()
+        self._stirred = False
         if self._vacated:
             self._start_claims(now_s)
 
@@ -109,10 +140,16 @@ class Placer:
             self.line.block(record.job.job_id)
 
     def _placed(self, wish: Wish) -> bool:
-        """Place the first in line, if need be by pushing others out; gives whether it has a place."""
+        """Place the first in line, if need be by moving or pushing out others; gives whether it could."""
         record = wish.record
+        if self.planned.concerns(record.job):
+            return self._placed_by_plan(wish)
         assignments = self._place(record, wish.demand)
+        outcome = Outcome.FIT
+        if assignments is None:
+            assignments, outcome = self._moved_for(wish), Outcome.REPARTITION
         if assignments is None and self._preemption is not None:
+            outcome = Outcome.PREEMPT
             victims = self._preemption.plan(wish, self._ledger.holder_of(record.job))
             if victims is not None:
                 for job_id in victims:
@@ -121,8 +158,54 @@ class Placer:
         if assignments is None:
             return False
         self.line.discard(record.job.job_id)
+        record.outcome = outcome
         self._take(record, assignments, wish.now_s)
         return True
+
+    def _placed_by_plan(self, wish: Wish) -> bool:
+        """Place the first in line where the policy's planner says; gives whether it has a place."""
+        record = wish.record
+        place = self.planned.find(record)
+        if place is None:
+            return False
+        for job_id in place.evictions:
+            self._push_out(job_id, wish.now_s)
+        self.line.discard(record.job.job_id)
+        record.outcome = Outcome.PREEMPT if place.evictions else Outcome.FIT
+        self._take(record, self.planned.settle(record.job, place.parts), wish.now_s)
+        return True
+
+    def _moved_for(self, wish: Wish) -> tuple[Assignment, ...] | None:
+        """A place for a job for which others are moved, None if that is not worth it or not the time.
+
+        It is examined when the job is new, and when something was freed or nodes changed in this step: never
+        for what this step itself brings about, and never depending on what was examined in earlier steps.
+        """
+        job = wish.record.job
+        if self._repartition is None or job.immediate or not self._plans_left:
+            return None
+        if not self._stirred and job.job_id not in self._newcomers:
+            return None
+        self._plans_left -= 1
+        plan = self._repartition.plan(wish, self._ledger.holder_of(job))
+        return None if plan is None else self._move_all(wish, plan)
+
+    def _move_all(self, wish: Wish, plan: Plan) -> tuple[Assignment, ...]:
+        """Have residents leave for where they go on, which is kept for them, and account for the newcomer."""
+        leaving = [(self._ledger.find(move.job_id), move.place) for move in plan.moves]
+        movers = [(record, place) for record, place in leaving if record is not None]
+        for record, _place in movers:
+            self._vacate(record, wish.now_s)
+        self._allocate(wish.record, plan.place)
+        for record, place in movers:
+            self._allocate(record, place)
+            record.next_place, record.outlook = place, None
+            self._attempts.stop(record, StopCause.MOVED, wish.now_s)
+        return plan.place
+
+    def _allocate(self, record: JobRecord, place: tuple[Assignment, ...]) -> None:
+        for assignment in place:
+            self.cluster.allocate(self._ledger.holder_of(record.job), assignment)
 
     def _place(self, record: JobRecord, demand: Demand) -> tuple[Assignment, ...] | None:
         if not self._search.promising(demand, record.job):
@@ -139,6 +222,9 @@ class Placer:
         self._hope_rows, self._hope = sorted({*self._hope_rows, *self._freed}), None
         self._freed.clear()
         for group in list(self.line.blocked_groups()):
+            if self.planned.on or (self._stirred and self._repartition is not None):
+                self.line.reopen(group)  # a place that helps nobody who waits may help one who is moved
+                continue
             if self._preemption is None:
                 if self._hope_for(group.demand):
                     self.line.reopen(group, hope=self._round)
@@ -162,20 +248,33 @@ class Placer:
 
     def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
         """Account a job for its shares and start it, at once or when those who sit there have left."""
-        job = record.job
-        record.assignments = assignments
         self._hope = None
         self.decisions += 1
+        if self._sitting_on(record, assignments):
+            self._claim(record, assignments, now_s)
+            return
+        record.assignments = assignments
         self._forecasts.entered(record, now_s)
-        node_matters = bool(job.request.cpu_milli or job.request.ram_bytes)
-        record.waits_for = self._vacating.sitting_on(assignments, node_matters=node_matters)
-        if record.waits_for:
-            self._claims[job.job_id] = record
-            record.placed_s = now_s
-            self._ledger.note(record.move(Move.CLAIM, now_s))
-        else:
-            self._attempts.start(record, Move.PLACE, now_s)
+        self.planned.take(record.job, assignments)
+        self._attempts.start(record, Move.PLACE, now_s)
+        self.trials.began(record, now_s)
         self._stake(record)
+
+    def _claim(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
+        """Account a job for its shares; it starts when those who sit there have left."""
+        record.assignments = assignments
+        self._forecasts.entered(record, now_s)
+        self.planned.take(record.job, assignments)
+        record.waits_for = self._sitting_on(record, assignments)
+        self._claims[record.job.job_id] = record
+        record.placed_s = now_s
+        self._ledger.note(record.move(Move.CLAIM, now_s))
+        self._stake(record)
+
+    def _sitting_on(self, record: JobRecord, assignments: tuple[Assignment, ...]) -> set[str]:
+        request = record.job.request
+        node_matters = bool(request.cpu_milli or request.ram_bytes)
+        return self._vacating.sitting_on(assignments, node_matters=node_matters)
 
     def _stake(self, record: JobRecord) -> None:
         if self._preemption is not None:
@@ -183,19 +282,26 @@ class Placer:
             self._preemption.add(record, self._order.rank(record.job, record.remaining_s()), since_s)
 
     def _push_out(self, job_id: str, now_s: float) -> None:
-        """Make a job leave: its shares are free for others to be accounted for, if not yet to be used."""
+        """Make a job give up its place."""
         record = self._ledger.find(job_id)
         if record is None:
             return
-        self.decisions += 1
         if record.state is JobState.PLACED:
+            self.decisions += 1
             self._unplace(record, now_s)
             return
+        stopping = record.state is JobState.STOPPING
+        self._vacate(record, now_s)
+        if not stopping:  # else it has been told, and why
+            self._attempts.stop(record, StopCause.PREEMPTED, now_s)
+
+    def _vacate(self, record: JobRecord, now_s: float) -> None:
+        """A job is to leave: its shares are free for others to be accounted for, if not yet to be used."""
+        self.decisions += 1
         sitting = tuple(held for held in record.assignments if held.worker not in record.exited_workers)
         self.give_back(record, now_s)
         record.vacating = sitting
-        self._vacating.add(job_id, sitting)
-        self._attempts.stop(record, StopCause.PREEMPTED, now_s)
+        self._vacating.add(record.job.job_id, sitting)
 
     def _unplace(self, record: JobRecord, now_s: float) -> None:
         """A claim came to nothing: back to the waiting line."""
@@ -206,9 +312,13 @@ class Placer:
     # -- taking back ---------------------------------------------------------------------------------------
 
     def give_back_worker(self, record: JobRecord, worker: int, now_s: float) -> None:
-        """Free what one worker holds."""
+        """Free what one worker holds; what is kept for a job that is being moved stays its own."""
+        if record.next_place:
+            return
         if self._preemption is not None:
             self._preemption.remove_worker(record.job.job_id, worker)
+        self.planned.give(record.job.job_id, worker)
+        self.trials.left(record.job.job_id, now_s)
         assignment = self.cluster.release(record.job.job_id, worker)
         if assignment is not None and self.cluster.has_node(assignment.node_id):
             self._freed.add(self.cluster.row_of(assignment.node_id))
@@ -231,7 +341,7 @@ class Placer:
         self._attempts.stop(record, cause, now_s)
 
     def left(self, record: JobRecord, now_s: float) -> None:
-        """A preempted job has left its places: whoever waited for that may start when all is decided."""
+        """A job has left the places it was to leave: who waited for that may start when all is decided."""
         self._vacating.remove(record.job.job_id, record.vacating)
         record.vacating = ()
         self._vacated = True
@@ -243,6 +353,25 @@ class Placer:
             if not all(map(self.cluster.can_start, other.assignments)):
                 self._unplace(other, now_s)
 
+    def arrive(self, record: JobRecord, now_s: float) -> None:
+        """A job that is being moved has left its old place: it goes on where its shares are kept for it."""
+        place = record.next_place
+        if not all(map(self.cluster.can_start, place)):
+            self.moves_nowhere(record, now_s)
+            self.queue(record)
+            return
+        record.next_place = ()
+        record.moves += 1
+        record.outcome = Outcome.REPARTITION
+        self._claim(record, place, now_s)
+        self._vacated = True
+
+    def moves_nowhere(self, record: JobRecord, now_s: float) -> None:
+        """Free what is kept for a job that is being moved, if it is: it ends, or its new place is gone."""
+        place, record.next_place = record.next_place, ()
+        for assignment in place:
+            self.give_back_worker(record, assignment.worker, now_s)
+
     def _vacated_claims(self) -> list[JobRecord]:
         ready = [claim for claim in self._claims.values() if not claim.waits_for]
         return sorted(ready, key=lambda claim: claim.job.sequence)
@@ -253,6 +382,7 @@ class Placer:
         for record in self._vacated_claims():
             del self._claims[record.job.job_id]
             self._attempts.start(record, Move.START, now_s)
+            self.trials.began(record, now_s)
             self._forecasts.began(record, now_s)
             self._stake(record)
 
@@ -264,6 +394,8 @@ class Placer:
         for assignment in record.assignments:
             if assignment.worker not in record.exited_workers:
                 self.cluster.allocate(holder, assignment)
+                self.planned.take(record.job, [assignment])
+        self._allocate(record, record.next_place)
         self._vacating.add(record.job.job_id, record.vacating)
         self._attempts.watch(record)
         if record.assignments and record.state is not JobState.STOPPING:

@@ -50,6 +50,15 @@ class Reports:
         while (record := self._attempts.next_expired(now_s)) is not None:
             self._placer.stop(record, StopCause.TIME_LIMIT, now_s)
 
+    def end_trials(self, now_s: float) -> None:
+        """Put back in the queue who did too little in company."""
+        failed = self._placer.trials.failed(now_s)
+        for record in failed:
+            self._placer.decisions += 1
+            self._placer.stop(record, StopCause.PREEMPTED, now_s)
+        if failed:
+            self._placer.queue_again()
+
     def fenced(self, node_id: str, now_s: float) -> None:
         """Nothing runs on a node any more: all its workers are lost."""
         for record in [record for record in self._ledger if record.state in ACTIVE]:
@@ -74,6 +83,7 @@ class Reports:
             self._end(record, Move.CANCEL, now_s)
         elif record.state is JobState.STOPPING:
             record.stop_cause = StopCause.CANCELLED
+            self._placer.moves_nowhere(record, now_s)
             self._ledger.touch(job_id)
         else:
             self._placer.stop(record, StopCause.CANCELLED, now_s)
@@ -92,12 +102,19 @@ class Reports:
         if record.vacating:
             self._placer.left(record, now_s)
         failure, cause = record.first_failure, record.stop_cause
+        moves_on = cause is StopCause.MOVED and failure is not None and failure.cause is not ExitCause.EXITED
+        if not moves_on:
+            self._placer.moves_nowhere(record, now_s)
         if failure is None:
             record.exit_code = 0
             self._end(record, Move.SUCCEED, now_s)
         elif cause is StopCause.CANCELLED:
             record.exit_code = failure.exit_code
             self._end(record, Move.CANCEL, now_s)
+        elif moves_on:
+            record.served_s += record.attempt_served_s or 0.0
+            self._leave_attempt(record, now_s, "moved")
+            self._placer.arrive(record, now_s)
         elif cause is StopCause.PREEMPTED and failure.cause is not ExitCause.EXITED:
             record.preemptions += 1
             record.served_s += record.attempt_served_s or 0.0
@@ -121,11 +138,14 @@ class Reports:
         self._end(record, Move.FAIL, now_s)
 
     def _requeue(self, record: JobRecord, now_s: float, note: str) -> None:
+        self._leave_attempt(record, now_s, note)
+        self._placer.queue(record)
+
+    def _leave_attempt(self, record: JobRecord, now_s: float, note: str) -> None:
         record.attempt_served_s = None
         record.started_workers.clear()
         record.exited_workers.clear()
         self._ledger.note(record.move(Move.REQUEUE, now_s, note))
-        self._placer.queue(record)
 
     def _end(self, record: JobRecord, move: Move, now_s: float) -> None:
         record.ended_s = now_s

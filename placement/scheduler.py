@@ -29,6 +29,7 @@ from placement.model import (
     NotFound,
     Profile,
     ProfileDefined,
+    SpeedObserved,
     WorkerExited,
     WorkerStarted,
 )
@@ -100,6 +101,7 @@ class Scheduler:
         for event in events:
             self._apply(event, now_s)
         self._reports.enforce_time_limits(now_s)
+        self._reports.end_trials(now_s)
         self._placer.decide(now_s, self._reject)
         if self._impatient:
             self._turn_away(now_s)
@@ -114,8 +116,9 @@ class Scheduler:
         return step
 
     def next_deadline_s(self) -> float | None:
-        """When the earliest time limit of a running job ends, None if there is none; step again then."""
-        return self._attempts.next_deadline_s()
+        """When the next time limit or trial of a running job ends, None without any; step again then."""
+        due = (self._attempts.next_deadline_s(), self._placer.trials.due_s())
+        return min((at_s for at_s in due if at_s is not None), default=None)
 
     def _apply(self, event: Event, now_s: float) -> None:
         match event:
@@ -127,6 +130,8 @@ class Scheduler:
                 self._submit(event, now_s)
             case JobCancelled():
                 self._reports.cancel(event.job_id, now_s)
+            case SpeedObserved():
+                self._placer.trials.observed(event, now_s)
             case NodeFenced():
                 self._reports.fenced(event.node_id, now_s)
             case NodeJoined() | NodeLost() | ProfileDefined():
@@ -168,6 +173,9 @@ class Scheduler:
         if self.cluster.members and not self._could_ever_fit(record):
             self._reject(record, now_s, self._bare)
             return
+        if refusal := self._placer.planned.refusal(job):
+            self._end_rejected(record, now_s, refusal)
+            return
         self._placer.queue(record)
         if job.immediate:
             self._impatient.append(record)
@@ -195,10 +203,13 @@ class Scheduler:
         """End a job that gets no place: not now, or on the bare cluster never."""
         search = search or self._search
         demand = search.demand(record.job, self._ledger.profile_of(record.job))
-        record.failure = rejection(search, demand, record.job)
+        self._end_rejected(record, now_s, rejection(search, demand, record.job))
+
+    def _end_rejected(self, record: JobRecord, now_s: float, why: str) -> None:
+        record.failure = why
         record.ended_s = now_s
         self._rejections += 1
-        self._ledger.note(record.move(Move.REJECT, now_s, record.failure))
+        self._ledger.note(record.move(Move.REJECT, now_s, why))
 
     # -- looking -------------------------------------------------------------------------------------------
 
@@ -284,6 +295,7 @@ class Scheduler:
             search.cluster.set_nodes(node for node, _up in snapshot.nodes)
         for node, up in snapshot.nodes:
             self.cluster.set_up(node.node_id, up=up)
+        self._placer.planned.lay_out()
         self._ledger.profiles.update({profile.name: profile for profile in snapshot.profiles})
         records = sorted(snapshot.records, key=lambda record: record.job.sequence)
         for record in records:

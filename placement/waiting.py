@@ -8,7 +8,7 @@ the queue.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 
 from placement.ask import Demand
@@ -22,10 +22,10 @@ RankKey = tuple[int, float, float, int]
 
 @dataclass(slots=True, eq=False)
 class Group:
-    """Waiting jobs with the same demand and number of workers."""
+    """Waiting jobs with the same demand and number of workers; ``name`` tells groups apart."""
 
     demand: Demand
-    workers: int
+    name: Hashable
     heap: list[tuple[RankKey, str]] = field(default_factory=list)
     blocked: bool = False
     hope: int = 0
@@ -35,9 +35,15 @@ class Group:
 class WaitingLine:
     """The queue, ordered by a policy."""
 
-    def __init__(self, order: OrderPolicy) -> None:
+    def __init__(self, order: OrderPolicy, *, inventive: bool = False, by_owner: bool = False) -> None:
+        """An ``inventive`` placer may make room for a new first in line that it did not make before.
+
+        With ``by_owner`` what one job does not get, an equal one of another tenant may.
+        """
+        self._by_owner = by_owner
         self._order = order
-        self._groups: dict[tuple[int, int], Group] = {}
+        self._inventive = inventive or order.preemptive
+        self._groups: dict[Hashable, Group] = {}
         self._everyone: list[tuple[RankKey, str]] = []
         self._members: dict[str, tuple[RankKey, JobRecord, Group]] = {}
         self._heads: list[tuple[RankKey, str]] = []  # firsts of open groups, and some that no longer are
@@ -52,16 +58,17 @@ class WaitingLine:
         """Queue a job."""
         job = record.job
         key = (-job.priority, self._order.rank(job, record.remaining_s()), job.submit_s, job.sequence)
-        name = (id(demand), job.workers)
+        owner = (job.tenant, job.preemptible) if self._by_owner else None
+        name = (id(demand), job.workers, owner)
         group = self._groups.get(name)
         if group is None:
-            group = self._groups[name] = Group(demand, job.workers)
+            group = self._groups[name] = Group(demand, name)
         self._members[job.job_id] = (key, record, group)
         heapq.heappush(group.heap, (key, job.job_id))
         if self._order.strict:
             heapq.heappush(self._everyone, (key, job.job_id))
-        if self._order.preemptive and group.heap[0][1] == job.job_id:
-            group.blocked = False  # a new first in line may push out jobs that the former could not
+        if self._inventive and group.heap[0][1] == job.job_id:
+            group.blocked = False  # room may be made for a new first in line that the former did not get
         if not group.blocked and group.heap[0][1] == job.job_id:
             heapq.heappush(self._heads, (key, job.job_id))
 
@@ -69,7 +76,7 @@ class WaitingLine:
         """Take a job out of the queue, whatever its place."""
         _key, _record, group = self._members.pop(job_id)
         if self._head(group) is None:
-            del self._groups[id(group.demand), group.workers]
+            del self._groups[group.name]
         elif not group.blocked:
             self._offer(group)
 

@@ -13,6 +13,8 @@ class StopCause(enum.Enum):
 
     CANCELLED = "cancelled"
     PREEMPTED = "preempted"
+    MOVED = "moved"
+    """It goes on elsewhere, on shares that are kept for it."""
     TIME_LIMIT = "time-limit"
     SIBLING_FAILED = "sibling-failed"
 

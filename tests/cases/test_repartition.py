@@ -1,0 +1,293 @@
+"""Others are moved so that a job fits: who, where to, and what becomes of all of them."""
+
+from __future__ import annotations
+
+import pytest
+
+from manager.store.codec import RECORD, encode
+from placement import repartition
+from placement.decision_log import lines
+from placement.model import Event, JobCancelled, NodeFenced, NodeJoined, NodeLost, Outcome
+from placement.options import Options
+from placement.scheduler import Scheduler, Snapshot
+from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, whole
+from tests.cases.movers import Moving
+
+V100, A100 = "V100-SXM2-32GB", "A100-SXM4-80GB"
+MOVING = f"backfill+{Moving.name}"
+X1, X2 = whole(1), whole(2)
+PAIRS = (node("a", f"2x{V100}"), node("b", f"2x{V100}"))
+TRIPLE = (*PAIRS, node("c", f"2x{V100}"))
+CUT = (node("a", f"1x{A100}"),)
+TWO_CUT = (*CUT, node("b", f"1x{A100}"))
+
+
+@pytest.fixture(autouse=True)
+def nobody_needs_to_settle(monkeypatch):
+    monkeypatch.setattr(repartition, "SETTLED_S", 0.0)
+
+
+def peopled(nodes, jobs, policy: str = MOVING) -> Desk:
+    """A desk where these jobs run; those named with a minus have left again."""
+    desk = Desk(policy, nodes)
+    names = [name.strip("-") for name, *_rest in jobs]
+    for name, request, *fields in jobs:
+        desk.submit(name.strip("-"), request, **(fields[0] if fields else {}))
+    desk.tell(*(began(name) for name in names if desk.scheduler.record(name).attempt))
+    desk.tell(*(exited(name.strip("-")) for name, *_rest in jobs if name.startswith("-")))
+    return desk
+
+
+HALVES = [("p", X1), ("-q", X1), ("r", X1), ("-s", X1)]
+"""On PAIRS: one GPU of each node is free, so nobody can have two of one node."""
+
+# nodes, who ran, who comes and more of it: the orders and where those moved go on
+MOVES = {
+    "the one in the way of two GPUs": (PAIRS, HALVES, X2, {}, ["stop p.0 moved"], "p to b-1:exclusive:1000"),
+    "nobody where there is room": (PAIRS, HALVES[:2], X2, {}, ["start new.0 b-0,b-1"], ""),
+    "nobody if they have nowhere to go": (PAIRS, [*HALVES[:3], ("s", X1)], X2, {}, [], ""),
+    "nobody who must not be": (
+        PAIRS,
+        [("p", X1, {"preemptible": False}), ("-q", X1), ("r", X1, {"preemptible": False}), ("-s", X1)],
+        X2,
+        {},
+        [],
+        "",
+    ),
+    "the other if the first must not be": (
+        PAIRS,
+        [("p", X1, {"preemptible": False}), *HALVES[1:]],
+        X2,
+        {},
+        ["stop r.0 moved"],
+        "r to a-1:exclusive:1000",
+    ),
+    "nobody of a gang": (PAIRS, [("g", X1, {"workers": 2}), ("r", X1), ("-s", X1)], X2, {}, [], ""),
+    "nobody for a gang": (PAIRS, HALVES, X2, {"workers": 2}, [], ""),
+    "nobody for one that does not wait": (PAIRS, HALVES, X2, {"immediate": True}, [], ""),
+    "a slice within its GPU": (
+        CUT,
+        [("-x", mig("3g.40gb")), ("y", mig("1g.10gb"))],
+        mig("4g.40gb"),
+        {},
+        ["stop y.0 moved"],
+        "y to a-0:1g.10gb@6",
+    ),
+    "the smaller share": (
+        TWO_CUT,
+        [("p", mps(300)), ("-f", mps(700)), ("r", mps(400)), ("-s", mps(300))],
+        X1,
+        {},
+        ["stop p.0 moved"],
+        "p to b-0:mps:300",
+    ),
+    "shares of a GPU that shall be cut": (
+        TWO_CUT,
+        [("p", mps(300)), ("-f", mps(700)), ("r", mps(400)), ("-s", mps(300))],
+        mig("7g.80gb"),
+        {},
+        ["stop p.0 moved"],
+        "p to b-0:mps:300",
+    ),
+    "no one too many": (
+        TWO_CUT,
+        [("p", mps(500)), ("q", mps(200)), ("-f", mps(300)), ("r", mps(300)), ("-s", mps(600))],
+        mps(800),
+        {},
+        ["stop r.0 moved"],
+        "r to a-0:mps:300",
+    ),
+    "nobody for a gain that is too short": (PAIRS, HALVES, X2, {"duration_s": 15.0}, [], ""),
+    "one for a gain that is just long enough": (
+        PAIRS,
+        HALVES,
+        X2,
+        {"duration_s": 20.0},
+        ["stop p.0 moved"],
+        "p to b-1:exclusive:1000",
+    ),
+    "nobody who is done soon anyway": (
+        PAIRS,
+        [("p", X1, {"duration_s": 16.0}), ("-q", X1), ("r", X1, {"duration_s": 16.0}), ("-s", X1)],
+        X2,
+        {},
+        [],
+        "",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MOVES.values(), ids=MOVES)
+def test_who_is_moved(case):
+    nodes, ran, request_, more, orders, moved = case
+    desk = peopled(nodes, ran)
+    assert desk.submit("new", request_, **more) == orders
+    movers = [record for record in desk.scheduler.records() if record.next_place]
+    for record in movers:
+        desk.tell(stopped(record.job.job_id, served_s=1.0))
+    assert ", ".join(f"{r.job.job_id} to {desk.holds(r.job.job_id)}" for r in movers) == moved
+
+
+def test_without_the_policy_nobody_is_moved():
+    desk = peopled(PAIRS, HALVES, "backfill")
+    assert desk.submit("new", X2) == []
+
+
+def test_nobody_is_moved_before_it_has_settled(monkeypatch):
+    monkeypatch.setattr(repartition, "SETTLED_S", 60.0)
+    desk = peopled(PAIRS, HALVES)
+    assert desk.submit("new", X2) == []
+    desk.now_s += 60
+    assert desk.submit("another", whole(2, cpu_milli=1)) == ["stop p.0 moved"]
+
+
+Turn = list[Event]
+LEFT = stopped("p", served_s=3.0)
+
+# p moves from a-0 to b-1 for new, which claims node a: what happens turn by turn, the orders, the states
+ENDINGS = {
+    "it goes on where its place is kept": (
+        [[LEFT]],
+        ["start p.0 b-1", "start new.0 a-0,a-1"],
+        "p starting, q succeeded, r running, s succeeded, new starting",
+    ),
+    "it ended by itself": (
+        [[exited("p")]],
+        ["start new.0 a-0,a-1"],
+        "p succeeded, q succeeded, r running, s succeeded, new starting",
+    ),
+    "it failed": (
+        [[exited("p", 1)]],
+        ["start new.0 a-0,a-1"],
+        "p failed, q succeeded, r running, s succeeded, new starting",
+    ),
+    "it is cancelled, and its place is free at once": (
+        [[JobCancelled("p")], ["third"], [stopped("p")]],
+        ["start third.0 b-1", "start new.0 a-0,a-1"],
+        "p cancelled, q succeeded, r running, s succeeded, new starting, third starting",
+    ),
+    "nobody else takes its place": (
+        [["third"], [LEFT]],
+        ["start p.0 b-1", "start new.0 a-0,a-1"],
+        "p starting, q succeeded, r running, s succeeded, new starting, third queued",
+    ),
+    "the other is cancelled": (
+        [[JobCancelled("new")], [LEFT]],
+        ["start p.0 b-1"],
+        "p starting, q succeeded, r running, s succeeded, new cancelled",
+    ),
+    "its old node is lost with it": (
+        [[NodeLost("a"), NodeFenced("a")]],
+        ["start p.0 b-1"],
+        "p starting, q succeeded, r running, s succeeded, new queued",
+    ),
+    "its new node is lost": (
+        [[NodeLost("b")], [LEFT]],
+        ["start new.0 a-0,a-1"],
+        "p queued, q succeeded, r running, s succeeded, new starting",
+    ),
+    "its new node is lost and fenced": (
+        [[NodeLost("b"), NodeFenced("b")], [LEFT]],
+        ["start new.0 a-0,a-1"],
+        "p queued, q succeeded, r queued, s succeeded, new starting",
+    ),
+    "its new node is lost and back": (
+        [[NodeLost("b")], [NodeJoined(PAIRS[1])], [LEFT]],
+        ["start p.0 b-1", "start new.0 a-0,a-1"],
+        "p starting, q succeeded, r running, s succeeded, new starting",
+    ),
+    "its new node is smaller": (
+        [[NodeJoined(node("b", f"1x{V100}"))], [LEFT]],
+        ["start new.0 a-0,a-1"],
+        "p queued, q succeeded, r running, s succeeded, new starting",
+    ),
+    "its new neighbour leaves first": (
+        [[exited("r")], [LEFT]],
+        ["start p.0 b-1", "start new.0 a-0,a-1"],
+        "p starting, q succeeded, r succeeded, s succeeded, new starting",
+    ),
+    "it is reported twice": (
+        [[LEFT], [LEFT]],
+        ["start p.0 b-1", "start new.0 a-0,a-1"],
+        "p starting, q succeeded, r running, s succeeded, new starting",
+    ),
+}
+
+
+def moving() -> Desk:
+    desk = peopled(PAIRS, HALVES)
+    assert desk.submit("new", X2) == ["stop p.0 moved"]
+    return desk
+
+
+def told(desk: Desk, turn: list) -> list[str]:
+    return desk.tell(*[desk.job(item, X1) if isinstance(item, str) else item for item in turn])
+
+
+@pytest.mark.parametrize(("turns", "orders", "states"), ENDINGS.values(), ids=ENDINGS)
+def test_what_becomes_of_those_who_are_moved(turns, orders, states):
+    desk = moving()
+    assert [order for turn in turns for order in told(desk, turn)] == orders
+    assert desk.states() == states
+
+
+def test_one_that_failed_while_it_was_to_move_is_tried_again():
+    desk = peopled(PAIRS, [("p", X1, {"retries": 1}), *HALVES[1:]])
+    desk.submit("new", X2)
+    assert desk.tell(exited("p", 1)) == ["start p.0 b-1", "start new.0 a-0,a-1"]
+    assert desk.scheduler.record("p").retries_used == 1
+
+
+def test_progress_is_kept_and_moves_are_counted():
+    desk = moving()
+    desk.tell(LEFT)
+    record = desk.scheduler.record("p")
+    assert (record.served_s, record.moves, record.preemptions, record.attempt) == (3.0, 1, 0, 2)
+    assert desk.holds("p") == "b-1:exclusive:1000"
+    desk.tell(began("p", attempt=2), exited("p", attempt=2, served_s=4.0))
+    assert desk.scheduler.record("p").served_s == 7.0
+
+
+def stored(desk: Desk) -> Scheduler:
+    """A scheduler that knows what the store holds of another, and nothing else."""
+    old = desk.scheduler
+    kept = old.snapshot()
+    records = tuple(RECORD.validate_json(encode(RECORD, record)) for record in kept.records)
+    assert records == kept.records
+    snapshot = Snapshot(kept.nodes, kept.profiles, records, kept.events, kept.decisions)
+    return Scheduler.restore(old.policy, old.belief, snapshot, Options(seed=desk.seed))
+
+
+@pytest.mark.parametrize("turns", [turns for turns, *_rest in ENDINGS.values()], ids=ENDINGS)
+def test_a_manager_that_dies_during_the_move_decides_as_if_it_had_not(turns):
+    def log_of(dies_before: int | None) -> list[str]:
+        desk, log = moving(), []
+        for i, turn in enumerate(turns):
+            if i == dies_before:
+                desk.scheduler = stored(desk)
+            events = [desk.job(item, X1) if isinstance(item, str) else item for item in turn]
+            desk.now_s += 1
+            log += lines(desk.scheduler.step(events, desk.now_s), desk.now_s)
+        return log
+
+    for dies_before in range(len(turns)):
+        assert log_of(dies_before) == log_of(None)
+
+
+def test_a_record_of_before_is_read():
+    """Older managers stored neither a next place nor moves."""
+    desk = peopled(PAIRS, HALVES)
+    record = desk.scheduler.record("p")
+    body = RECORD.dump_python(record, mode="json")
+    for name in ("next_place", "moves", "outcome"):
+        del body[name]
+    again = RECORD.validate_python(body)
+    assert (again.next_place, again.moves, again.assignments) == ((), 0, record.assignments)
+
+
+def test_the_claim_says_that_others_are_moved_for_it():
+    desk = moving()
+    assert desk.scheduler.explain("new").outcome is Outcome.REPARTITION
+    desk.tell(LEFT)
+    assert desk.scheduler.explain("new").outcome is Outcome.REPARTITION
+    assert desk.scheduler.explain("r").outcome is Outcome.FIT
