@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from placement.model import InvalidSpec, Mode, Node
 from placement.model.hardware import node_from_short_form
