@@ -81,8 +81,8 @@ def _grouped(mix: Mix) -> list[list[UsualRequest]]:
 
 
 def _need_of_any(group: list[UsualRequest], model: str, memory_bytes: int | None) -> dict[Mode, Need]:
-    """What a group needs on a kind of GPU, empty if nobody of it may use it."""
-    for usual in group:
+    """What a group needs on a kind of GPU, empty if nobody of it may use it, or wants any GPU."""
+    for usual in group if group[0].request.gpus else ():
         needs = needs_of(usual.request, usual.profile, model, memory_bytes)
         if needs:
             return needs
