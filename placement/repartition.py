@@ -119,7 +119,7 @@ class Repartition:
 
     def _candidates(self, wish: Wish) -> list[tuple[int, list[int]]]:
         """Nodes with those of their GPUs that suit the job and hold least, the least held first."""
-        wanted = wish.demand.request.gpus
+        wanted = wish.demand.request.gpus_apart
         job = wish.record.job
         if job.workers != 1 or not 0 < wanted <= self._cluster.gpus.shape[1]:
             return []
@@ -222,11 +222,13 @@ class Repartition:
         return sorted(found.values(), key=_size)
 
     def _profile_wanted(self, wish: Wish, row: int, slot: int) -> str | None:
-        """The slice that the job wants of a GPU that is cut already; None if it is not, or wants none."""
+        """The one slice that the job wants of a GPU that is cut already; None for none or several."""
         mode, kind = (self._cluster.gpus.item(row, slot, column) for column in (k.MODE, k.MODEL))
         need = self._search.ask_of(wish.demand).needs[k.MIG_RANK][kind]
         geometry = self._cluster.geometries[kind]
         if mode != k.MIG or need is None or need.mig_profile is None or geometry is None:
+            return None
+        if wish.demand.request.shares_per_gpu > 1:  # more than the one slice may be in the way
             return None
         return geometry.profiles[need.mig_profile].name
 

@@ -25,7 +25,22 @@ from placement.model import (
     Share,
 )
 from placement.partition.geometry import geometry_of
-from tests.cases.desk import GIB, MIG, MPS, TIMESLICE, WHOLE, Desk, mig, mps, node, stopped, turn
+from tests.cases.desk import (
+    GIB,
+    MIG,
+    MPS,
+    TIMESLICE,
+    WHOLE,
+    Desk,
+    began,
+    exited,
+    mig,
+    mps,
+    node,
+    stopped,
+    turn,
+)
+from tests.cases.movers import Moving
 
 SAME, DISTINCT = Devices.SAME, Devices.DISTINCT
 V100, A100 = "V100-SXM2-32GB", "A100-SXM4-80GB"
@@ -292,3 +307,34 @@ def test_a_usual_pair_needs_room_for_both(taken, usable):
     share = Share("GPU-a-0", Mode.MPS, taken)
     cluster.allocate(Holder("j", "default"), Assignment(0, "a", (share,)))
     assert cluster.gpus.item(0, 0, columns.USABLE) == usable
+
+
+IN_THE_WAY = {
+    "shares": (mps(300), mps(700), same(mps, 400), "a-0:mps:400 a-0:mps:400"),
+    "slices": (
+        mig("1g.10gb"),
+        same(mig, "1g.10gb", 6),
+        same(mig, "3g.40gb"),
+        "a-0:3g.40gb@4 a-0:3g.40gb@0",
+    ),
+    "one of three slices": (
+        mig("2g.20gb"),
+        same(mig, "2g.20gb", 2),
+        same(mig, "2g.20gb", 3),
+        "a-0:2g.20gb@4 a-0:2g.20gb@2 a-0:2g.20gb@0",
+    ),
+}
+
+
+@pytest.mark.parametrize(("small", "filler", "request_", "place"), IN_THE_WAY.values(), ids=IN_THE_WAY)
+def test_who_is_in_the_way_of_one_of_the_shares_is_moved(small, filler, request_, place, monkeypatch):
+    monkeypatch.setattr("placement.repartition.SETTLED_S", 0.0)
+    desk = Desk(f"backfill+{Moving.name}", nodes_of(f"1x{A100} 1x{A100}"))
+    for job_id, request in (("p", small), ("filler", filler), ("q", small)):
+        desk.submit(job_id, request)
+    desk.tell(began("p"), began("q"), began("filler"))
+    desk.tell(exited("filler"))
+    assert [desk.holds(job)[0] for job in "pq"] == ["a", "b"]
+    assert desk.submit("pair", request_) == ["stop p.0 moved"]
+    desk.tell(stopped("p"))
+    assert (desk.holds("pair"), desk.holds("p")[0]) == (place, "b")
