@@ -138,7 +138,8 @@ class Cluster:
             del lodgings[:]
         self.isolated_gpus -= int(self.gpus[self._row[node_id], :, k.ISOLATED].sum())
         for gpu in self.members[self._row[node_id]].gpus:
-            self._slot.pop(gpu.uuid, None)
+            if self._slot.get(gpu.uuid, ("",))[0] == node_id:  # else it has turned up on another node
+                del self._slot[gpu.uuid]
         del self._lodgings[node_id], self._shapes[node_id], self._row[node_id]
 
     def _begin(self, row: int, node: Node) -> None:
