@@ -15,7 +15,8 @@ class Running:
 
     ``remaining_s``, ``served_s`` are solo-equivalent seconds and ``elapsed_s`` seconds of running, all as of
     ``since_s``; remaining None never ends.  ``slowdowns`` holds one entry per shared GPU, None where it is
-    unknown: the job then runs at solo speed there and counts as not ``measured``.
+    unknown: the job then runs at solo speed there and counts as not ``measured``.  For ``idle_s`` more it
+    does nothing, since it was moved and is only getting back to where it was.
     """
 
     job_id: str
@@ -32,6 +33,7 @@ class Running:
     workers: list[int] = field(default_factory=list)
     gpu_milli: int = 0
     completion: object = None
+    idle_s: float = 0.0
 
     def settle(self, now_s: float) -> None:
         """Account for the work done since the last change of speed."""
@@ -39,6 +41,9 @@ class Running:
         self.since_s = now_s
         if passed_s <= 0:
             return
+        if self.idle_s:
+            idle_s = min(self.idle_s, passed_s)
+            self.idle_s, passed_s = self.idle_s - idle_s, passed_s - idle_s
         # At solo speed nothing is divided, so that whole seconds stay whole.
         done_s = passed_s if self.slowdown == 1.0 else passed_s / self.slowdown
         self.elapsed_s += passed_s
