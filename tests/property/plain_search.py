@@ -1,0 +1,260 @@
+"""A full search as one would write it down: every node, every GPU, every mode, and the least score.
+
+The rule: a worker takes the place of the least (mode, score), the mode only if the policy does not weigh it;
+of equal nodes the first by id; within the node by the policy's second preference, then mode, then slot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from placement.ask import OPENING_MS
+from placement.interference import coupling_of
+from placement.model import Assignment, Job, Mode, Profile, Share
+from placement.neighbourhood import Neighbour, neighbourhood_of
+from placement.noise import draw
+from placement.partition import MODE_ORDER, Need, needs_of
+from placement.policies import Offer, Placement
+from tests.property.plain_books import SHARED, Books, Lodger, Slot, lodger_of, stranded
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One worker of a job, under this policy."""
+
+    job: Job
+    profile: Profile | None
+    placement: Placement
+
+    @property
+    def who(self) -> Lodger:
+        return lodger_of(self.job, self.profile, Share("", Mode.EXCLUSIVE, 1000))
+
+    def need(self, slot: Slot, mode: Mode) -> Need | None:
+        if mode not in self.placement.modes:
+            return None
+        request, gpu = self.job.request, slot.gpu
+        return needs_of(request, self.profile, gpu.model, gpu.memory_bytes).get(mode)
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a worker could go, and how undesirable that is."""
+
+    value: tuple[int, int]
+    inside: tuple[int, int, int]
+    node_id: str
+    taken: tuple[int, ...]
+    shares: tuple[Share, ...]
+
+
+class PlainSearch:
+    """Looks at everything for every worker."""
+
+    def __init__(self, books: Books, placement: Placement, seed: int, sight: int | None) -> None:
+        self.books = books
+        self.placement = placement
+        self.seed = seed
+        self.sight = sight
+
+    # -- one job -------------------------------------------------------------------------------------------
+
+    def place(self, job: Job, profile: Profile | None, *, alone: bool) -> tuple[Assignment, ...] | None:
+        """All workers or none; a gang may keep to one mode.  ``alone``: nobody else asks for the same."""
+        narrowed = replace(job, request=self.placement.asks(job))
+        for request in self._attempts(narrowed, profile):
+            attempt = replace(job, request=request)
+            placed: list[Assignment] = []
+            while len(placed) < job.workers:
+                place = self.worker(Asked(attempt, profile, self.placement), len(placed), alone=alone)
+                if place is None:
+                    break
+                placed.append(Assignment(len(placed), place.node_id, place.shares))
+                self.books.take(job, profile, placed[-1])
+            self.books.drop(job.job_id)
+            if len(placed) == job.workers:
+                return tuple(placed)
+        return None
+
+    def _attempts(self, job: Job, profile: Profile | None) -> Iterator:
+        yield job.request
+        kinds = {(gpu.model, gpu.memory_bytes) for node in self.books.nodes.values() for gpu in node.gpus}
+        modes = {mode for kind in kinds for mode in needs_of(job.request, profile, *kind)}
+        modes &= self.placement.modes
+        if job.workers > 1 and len(modes) > 1 and job.request.gpus:
+            yield from (replace(job.request, modes=frozenset({m})) for m in MODE_ORDER if m in modes)
+
+    def worker(self, asked: Asked, worker: int, *, alone: bool) -> Place | None:
+        """The best place of all nodes; at first sight, of those in sight, or of the next."""
+        ids = sorted(self.books.nodes)
+        if self.sight is None or not alone:
+            return self.best(asked, ids, worker)
+        begin = draw(self.seed, asked.job.sequence, worker, len(ids)) if ids else 0
+        own = [node_id for node_id in ids if self._is_own(asked, node_id)]
+        seen = [i for i in (*ids[begin:], *ids[:begin]) if any(self.places(asked, i, stranger=True))]
+        for start in range(0, max(len(seen), 1), self.sight):
+            place = self.best(asked, {*seen[start : start + self.sight], *own}, worker)
+            if place is not None:
+                return place
+        return None
+
+    def best(self, asked: Asked, node_ids: Iterable[str], worker: int) -> Place | None:
+        found = []
+        for node_id in sorted(node_ids):
+            places = list(self.places(asked, node_id))
+            if places:
+                found.append(min(places, key=lambda place: (place.value, place.inside)))
+        if not found:
+            return None
+        lowest = [place for place in found if place.value == min(p.value for p in found)]
+        if not self.placement.noise or not asked.job.request.gpus:
+            which = draw(self.seed, asked.job.sequence, worker, len(lowest)) if self.placement.noise else 0
+            return lowest[which]
+        return self._drawn(asked, lowest, worker)
+
+    def _drawn(self, asked: Asked, lowest: list[Place], worker: int) -> Place:
+        """One of the equal nodes, and then some of the GPUs that fit there in that mode."""
+        sequence, wanted = asked.job.sequence, asked.job.request.gpus
+        node = lowest[draw(self.seed, sequence, worker, len(lowest))]
+        mode = node.shares[0].mode
+        fitting = [j for j, *_rest in self._fitting(asked, self.books.slots(node.node_id), mode)]
+        first = draw(self.seed ^ 1, sequence, worker, len(fitting))
+        taken = sorted((fitting[first:] + fitting[:first])[:wanted])
+        slots = self.books.slots(node.node_id)
+        after = {j: self._after(asked, slots[j], mode) for j in taken}
+        return replace(node, shares=tuple(after[j].lodgers[-1].share for j in taken))
+
+    def _is_own(self, asked: Asked, node_id: str) -> bool:
+        """Whether the tenant has a shared GPU there for itself: of its own will, or at all if it isolates."""
+        shared = [slot.lodgers for slot in self.books.slots(node_id) if slot.mode in SHARED]
+        alone = [found for found in shared if {lodger.tenant for lodger in found} == {asked.job.tenant}]
+        return any(asked.who.isolating or any(lodger.isolating for lodger in found) for found in alone)
+
+    # -- one node ------------------------------------------------------------------------------------------
+
+    def places(self, asked: Asked, node_id: str, *, stranger: bool = False) -> Iterator[Place]:
+        """What a node offers; to a stranger in nobody's name, promises aside."""
+        request, books = asked.job.request, self.books
+        if node_id in books.down or request.cpu_milli > books.cpu_free(node_id):
+            return
+        if request.ram_bytes > books.ram_free(node_id):
+            return
+        if not request.gpus:
+            offer = self._offer(asked, node_id, {}, 0)
+            yield Place((0, asked.placement.score(offer)), (0, 0, 0), node_id, (), ())
+            return
+        slots = books.slots(node_id)
+        for rank, mode in enumerate(MODE_ORDER):
+            fitting = self._fitting(asked, slots, mode, stranger=stranger)
+            if len(fitting) < request.gpus:
+                continue
+            if request.gpus == 1:
+                for j, _need in fitting:
+                    yield self._place(asked, node_id, rank, (j,))
+            else:
+                yield self._place(asked, node_id, rank, self._best_set(asked, node_id, rank, fitting))
+
+    def _best_set(self, asked: Asked, node_id: str, rank: int, fitting: list) -> tuple[int, ...]:
+        """The GPUs that are best one by one; whole ones are all alike."""
+        wanted = asked.job.request.gpus
+        if MODE_ORDER[rank] is Mode.EXCLUSIVE:
+            return tuple(j for j, _need in fitting[:wanted])
+        single = [self._place(asked, node_id, rank, (j,)) for j, _need in fitting]
+        single.sort(key=lambda place: (place.value, place.inside))
+        return tuple(place.taken[0] for place in single[:wanted])
+
+    def _fitting(self, asked: Asked, slots: list[Slot], mode: Mode, *, stranger: bool = False) -> list:
+        found = []
+        for j, slot in enumerate(slots):
+            need = asked.need(slot, mode)
+            if need is None or not slot.has_room(need) or not self._apart(asked, slot, need, stranger):
+                continue
+            if stranger or self._welcome(asked, slot, need):
+                found.append((j, need))
+        return found
+
+    def _apart(self, asked: Asked, slot: Slot, need: Need, stranger: bool) -> bool:
+        """Isolation by tenant; slices and whole GPUs isolate by themselves."""
+        if need.mode not in SHARED or not slot.lodgers:
+            return True
+        mixed = stranger or any(lodger.tenant != asked.job.tenant for lodger in slot.lodgers)
+        return not (mixed and (asked.who.isolating or any(lodger.isolating for lodger in slot.lodgers)))
+
+    def _welcome(self, asked: Asked, slot: Slot, need: Need) -> bool:
+        """Whether nobody's promise breaks, and the policy does not mind the company."""
+        if need.mode is Mode.EXCLUSIVE:
+            return True
+        after = slot.with_one_more(need, asked.who)
+        if self.placement.judges_company:
+            met = [Neighbour(lodger.resident, lodger.max_slowdown) for lodger in slot.lodgers]
+            newcomer = Neighbour(after.lodgers[-1].resident, asked.job.request.max_slowdown)
+            if not self.placement.joins(newcomer, neighbourhood_of(slot.gpu.model, 0, met)):
+                return False
+        forecast = self.books.belief.predict(slot.gpu.model, tuple(x.resident for x in after.lodgers))
+        return all(
+            lodger.max_slowdown is None or (one.upper is not None and one.upper <= lodger.max_slowdown)
+            for lodger, one in zip(after.lodgers, forecast, strict=True)
+        )
+
+    def _after(self, asked: Asked, slot: Slot, mode: Mode) -> Slot:
+        need = asked.need(slot, mode)
+        assert need is not None
+        return slot.with_one_more(need, asked.who)
+
+    def _place(self, asked: Asked, node_id: str, rank: int, taken: tuple[int, ...]) -> Place:
+        slots = self.books.slots(node_id)
+        after = {j: self._after(asked, slots[j], MODE_ORDER[rank]) for j in taken}
+        offer = self._offer(asked, node_id, after, rank)
+        if len(taken) > 1 and MODE_ORDER[rank] is not Mode.EXCLUSIVE:
+            # Several shares are weighed as the sum of what each would strand.
+            single = [self._offer(asked, node_id, {j: after[j]}, rank).stranded for j in taken]
+            offer = offer._replace(stranded=sum(single))
+        policy = asked.placement
+        value = (0 if policy.any_mode else rank, policy.score(offer))
+        shares = tuple(after[j].lodgers[-1].share for j in taken)
+        inside = policy.within(offer) if len(taken) == 1 else 0
+        return Place(value, (inside, rank, taken[0]), node_id, taken, shares)
+
+    def _offer(self, asked: Asked, node_id: str, after: dict[int, Slot], rank: int) -> Offer:
+        """The offer, worked out from the node before and after."""
+        books, request = self.books, asked.job.request
+        before = books.slots(node_id)
+        then = [after.get(j, slot) for j, slot in enumerate(before)]
+        cpu, ram = books.cpu_free(node_id), books.ram_free(node_id)
+        opened = [j for j in after if not before[j].lodgers]
+        whole = bool(after) and MODE_ORDER[rank] is Mode.EXCLUSIVE
+        growth = stranded(then, cpu - request.cpu_milli, ram - request.ram_bytes, books.mix)
+        growth -= stranded(before, cpu, ram, books.mix)
+        felt = {j: self._forecast(before[j], after[j]) for j in after}
+        fields = {
+            "mode": rank,
+            "taken": sum(before[j].free_milli - after[j].free_milli for j in after),
+            "gpu_left": sum(slot.free_milli for slot in after.values()),
+            "node_left": sum(slot.free_milli for slot in then),
+            "cpu": request.cpu_milli,
+            "cpu_left": cpu - request.cpu_milli,
+            "ram_left": ram - request.ram_bytes,
+            "gpus": len(before),
+            "empties": sum(not slot.lodgers for slot in before),
+            "opened": len(opened),
+            "residents": sum(len(before[j].lodgers) for j in after),
+            "shape": (1 << request.gpus if whole else 1) if after else 0,
+            "shapes": books.shapes(node_id),
+            "stranded": growth,
+            "suffered": sum(suffered for suffered, _inflicted in felt.values()),
+            "inflicted": sum(inflicted for _suffered, inflicted in felt.values()),
+            "price": OPENING_MS[MODE_ORDER[rank]] * len(opened),
+        }
+        return Offer(**(dict.fromkeys(Offer._fields, 0) | fields))
+
+    def _forecast(self, before: Slot, after: Slot) -> tuple[int, int]:
+        """Thousandths that the newcomer suffers and inflicts by the linear forecast."""
+        newcomer = after.lodgers[-1]
+        mine = coupling_of(self.books.belief, before.gpu.model, newcomer.resident)
+        if mine is None or newcomer.share.mode not in SHARED:
+            return 0, 0
+        there = before.coupling(self.books.belief)
+        suffered = sum(mine.sensitivity[c] * other.pressure[c] for other in there for c in (0, 1))
+        inflicted = sum(mine.pressure[c] * other.sensitivity[c] for other in there for c in (0, 1))
+        return suffered // 1000, inflicted // 1000

@@ -1,0 +1,234 @@
+"""The arrays of the cluster after any history are those of a cluster that begins with the outcome."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from placement import cluster as clusters
+from placement import columns as k
+from placement.cluster import Cluster
+from placement.interference import AdditiveInterference
+from placement.lodgings import Holder
+from placement.model import Assignment, Gpu, Isolation, Job, Mode, Node, Request, Share
+from placement.policies import PLACEMENTS
+from tests.property.plain_books import Books
+from tests.property.plain_search import Asked, PlainSearch
+from tests.property.test_search import MIX, PROFILES, Dice, holder_of, lenient, seeds
+
+OWN = (k.NEIGHBOURHOOD, k.MODEL, k.TENANT)
+"""Columns that are numbers given in the order of first sight: compared by what they stand for."""
+
+
+def content(cluster: Cluster) -> list[Any]:
+    """All that a cluster says of itself, numbers of its own resolved."""
+    tenants = {number: name for name, number in cluster._tenant_numbers.items()}
+    bare = cluster.gpus.copy()
+    bare[:, :, OWN] = 0
+    told: list[Any] = [bare.tolist(), cluster.nodes.tolist(), cluster.members, cluster.isolated_gpus]
+    for i, node in enumerate(cluster.members):
+        for j, gpu in enumerate(node.gpus):
+            figures = cluster.gpus[i, j]
+            told.append((gpu, cluster.kinds[figures[k.MODEL]]))
+            if figures[k.MODE] != k.EXCLUSIVE:
+                place = cluster.neighbourhoods[int(figures[k.NEIGHBOURHOOD])]
+                told.append((place.gpu_model, place.neighbours, place.opaque, cluster.kinds[place.kind]))
+                told.append(tenants.get(int(figures[k.TENANT]), int(figures[k.TENANT])))
+            told.append(cluster.residents(gpu.uuid))
+            told.append(cluster.resident_jobs(gpu.uuid))
+    for tenant in ("red", "blue"):
+        told += [sorted(cluster.own_rows(tenant, alone=alone)) for alone in (False, True)]
+    return told
+
+
+class Site:
+    """A cluster whose nodes come, go and change while jobs hold shares of them."""
+
+    def __init__(self, seed: int) -> None:
+        self.dice = Dice(seed)
+        self.belief = AdditiveInterference()
+        self.cluster = Cluster(MIX, self.belief)
+        self.nodes: dict[str, Node] = {}
+        self.away: dict[str, Node] = {}
+        self.held: dict[tuple[str, int], tuple[Holder, Assignment]] = {}
+        self.down: set[str] = set()
+        self.books = Books({}, self.belief)
+        self.plain = PlainSearch(self.books, PLACEMENTS["best-fit"](), 0, None)
+        self.jobs = 0
+
+    def join(self) -> None:
+        name = f"n{self.dice.randrange(8)}"
+        self.nodes[name] = self.away.pop(name, None) or self.nodes.get(name) or self.dice.node(name)
+
+    def leave(self) -> None:
+        if self.nodes:
+            name = self.dice.of(*sorted(self.nodes))
+            self.away[name] = self.nodes.pop(name)
+
+    def change(self) -> None:
+        """A node loses a GPU, gains one, or has another CPU; GPUs are told apart by their UUID alone."""
+        if not self.nodes:
+            return
+        node = self.nodes[self.dice.of(*sorted(self.nodes))]
+        extra = Gpu(
+            f"{node.node_id}/x{self.dice.randrange(3)}", *self.dice.of(("L4-24GB", 24 << 30), ("G2", None))
+        )
+        fewer, more = node.gpus[1:], (extra, *(gpu for gpu in node.gpus if gpu.uuid != extra.uuid))
+        gpus = self.dice.of(fewer, more, tuple(reversed(node.gpus)))
+        self.nodes[node.node_id] = replace(node, gpus=gpus, cpu_milli=self.dice.of(None, 9000, 70000))
+
+    def take(self) -> None:
+        """A worker moves in somewhere, by its own books; what vanished stays its own."""
+        self.jobs += 1
+        request = self.dice.request(calm=False)
+        job = Job(f"job-{self.jobs}", request, 0.0, self.jobs, tenant=self.dice.of("red", "blue"))
+        profile = self.dice.of(*PROFILES)
+        free = {
+            name: node for name, node in self.nodes.items() if name not in self.down and not self.torn(node)
+        }
+        self.books.nodes = free
+        place = self.plain.worker(Asked(job, profile, self.plain.placement), 0, alone=False)
+        if place is None:
+            return
+        assignment = Assignment(0, place.node_id, place.shares)
+        self.books.take(job, profile, assignment)
+        self.held[job.job_id, 0] = holder_of(job, profile), assignment
+        self.cluster.allocate(*self.held[job.job_id, 0])
+
+    def torn(self, node: Node) -> bool:
+        """Whether somebody holds a GPU that is not there now: the plain books cannot tell what is free."""
+        uuids = {gpu.uuid for gpu in node.gpus}
+        here = [held for _holder, held in self.held.values() if held.node_id == node.node_id]
+        return any(share.gpu_uuid not in uuids for held in here for share in held.shares)
+
+    def give(self) -> None:
+        if self.held:
+            key = self.dice.of(*sorted(self.held))
+            del self.held[key]
+            self.books.drop(key[0])
+            assert self.cluster.release(*key) is not None
+
+    def switch(self) -> None:
+        if self.nodes:
+            name, up = self.dice.of(*sorted(self.nodes)), self.dice.random() < 0.5
+            (self.down.discard if up else self.down.add)(name)
+            self.cluster.set_up(name, up=up)
+
+    def renew(self) -> None:
+        """What is known of somebody is no longer what it was."""
+        if self.held:
+            key = self.dice.of(*sorted(self.held))
+            holder, assignment = self.held[key]
+            other = replace(holder, profile=self.dice.of(*PROFILES), max_slowdown=self.dice.of(None, 2.5))
+            self.held[key] = other, assignment
+            self.cluster.renew([other])
+
+    def turn(self) -> None:
+        what = self.dice.of(
+            "take", "take", "take", "take", "give", "join", "leave", "change", "switch", "renew"
+        )
+        getattr(self, what)()
+        if what in ("join", "leave", "change"):
+            self.cluster.set_nodes(self.dice.sample(list(self.nodes.values()), len(self.nodes)))
+
+    def from_scratch(self) -> Cluster:
+        cluster = Cluster(MIX, self.belief)
+        for name in self.down:
+            cluster.set_up(name, up=False)
+        cluster.set_nodes(self.nodes.values())
+        for holder, assignment in self.held.values():
+            cluster.allocate(holder, assignment)
+        return cluster
+
+
+@settings(lenient, max_examples=40)
+@given(seed=seeds)
+def test_any_history_ends_where_a_cluster_from_scratch_begins(seed):
+    site = Site(seed)
+    for _ in range(30):
+        site.turn()
+        assert content(site.cluster) == content(site.from_scratch()), f"seed {seed}"
+
+
+@settings(lenient, max_examples=10)
+@given(seed=seeds)
+def test_who_follows_the_log_has_seen_every_change(seed):
+    """Also when the log is cut, or the neighbourhoods are numbered anew."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(clusters, "LOG_LIMIT", 6)
+        patch.setattr(clusters, "NUMBERS_LIMIT", 5)
+        site = Site(seed)
+        seen, generation, copy = site.cluster.changes, site.cluster.generation, None
+        for i in range(60):
+            site.turn()
+            if i % 7 == 3:
+                site.cluster.tidy()
+            if site.dice.random() < 0.5:
+                continue
+            rows = site.cluster.changed_since(seen)
+            if generation != site.cluster.generation or rows is None or copy is None:
+                rows = range(len(site.cluster.members))
+                copy = site.cluster.gpus.copy(), site.cluster.nodes.copy()
+            for row in rows:
+                copy[0][row], copy[1][row] = site.cluster.gpus[row], site.cluster.nodes[row]
+            assert np.array_equal(copy[0], site.cluster.gpus), f"seed {seed}"
+            assert np.array_equal(copy[1], site.cluster.nodes), f"seed {seed}"
+            seen, generation = site.cluster.changes, site.cluster.generation
+        site.cluster.tidy()
+        assert len(site.cluster.neighbourhoods) <= 5 + sum(len(node.gpus) for node in site.nodes.values())
+        assert content(site.cluster) == content(site.from_scratch())
+
+
+def test_the_log_says_what_changed_until_it_is_cut(monkeypatch):
+    monkeypatch.setattr(clusters, "LOG_LIMIT", 4)
+    cluster = Cluster()
+    cluster.set_nodes([Node("a"), Node("b")])
+    begin = cluster.changes
+    for name in ("a", "b", "a", "b"):
+        cluster.set_up(name, up=False)
+    assert cluster.changed_since(begin) == [0, 1, 0, 1]
+    assert cluster.changed_since(cluster.changes) == []
+    cluster.set_up("b", up=True)
+    assert cluster.changes == begin + 5
+    assert cluster.changed_since(begin) is None
+    assert cluster.changed_since(begin + 4) == [1]
+
+
+WHOLE = frozenset({Mode.EXCLUSIVE})
+
+
+def held(job_id: str, node_id: str, uuid: str) -> tuple[Holder, Assignment]:
+    job = Job(job_id, Request(modes=WHOLE, isolation=Isolation.NONE), 0.0, 1)
+    return holder_of(job, None), Assignment(0, node_id, (Share(uuid, Mode.EXCLUSIVE, 1000),))
+
+
+@pytest.mark.parametrize("first", ["it left before", "both moved at once", "it is seen twice for a while"])
+def test_a_gpu_turns_up_on_another_node(first):
+    """It is free there, since its holder ran where it was; and comes back to its holder if it returns."""
+    gpu = Gpu("g", "V100-SXM2-32GB", 32 << 30)
+    here, there, none_here, none_there = Node("a", (gpu,)), Node("b", (gpu,)), Node("a"), Node("b")
+    steps = {
+        "it left before": [[here, none_there], [none_here, none_there], [none_here, there]],
+        "both moved at once": [[here, none_there], [none_here, there]],
+        "it is seen twice for a while": [[here, none_there], [here, there], [none_here, there]],
+    }[first]
+    cluster = Cluster()
+    cluster.set_nodes(steps[0])
+    cluster.allocate(*held("one", "a", "g"))
+    for step in steps[1:]:
+        cluster.set_nodes(step)
+    assert cluster.has_gpu("g")
+    assert cluster.gpu("g") is gpu
+    assert cluster.residents("g") == ()
+    assert cluster.nodes[:, k.EMPTIES].tolist() == [0, 1]
+    cluster.allocate(*held("two", "b", "g"))
+    assert [tenancy.job_id for tenancy in cluster.residents("g")] == ["two"]
+    cluster.release("one", 0)
+    assert [tenancy.job_id for tenancy in cluster.residents("g")] == ["two"]
+    cluster.release("two", 0)
+    assert cluster.nodes[:, k.EMPTIES].tolist() == [0, 1]
+    assert cluster.nodes[:, k.FREE_SUM].tolist() == [0, 1000]
