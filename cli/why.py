@@ -15,8 +15,12 @@ if TYPE_CHECKING:
 OUTCOMES = {
     "no-fit": "fits nowhere now",
     "preempt": "fits if running jobs make room",
-    "repartition": "fits if a GPU is partitioned anew",
+    "repartition": "fits if others are moved, and that is worth it",
     "fit": "fits now",
+}
+CLAIMS = {
+    "preempt": "starts when the jobs that make room have left",
+    "repartition": "starts when the jobs that are moved for it have left",
 }
 
 
@@ -53,7 +57,9 @@ def explained(job: JobView, explanation: ExplanationView) -> list[str]:
     lines = [_headline(job)]
     if job.assignments and explanation.candidates:
         lines.append(f"candidates: {count_text(explanation.candidates, 'node')} could have held it")
-    elif job.state.value == "queued":
+    if job.state.value == "placed":
+        lines.append(f"outcome: {explanation.outcome} ({CLAIMS.get(explanation.outcome, 'starts soon')})")
+    if job.state.value == "queued":
         lines.append(
             f"outcome: {explanation.outcome} ({OUTCOMES.get(explanation.outcome, explanation.outcome)})"
         )
@@ -110,6 +116,7 @@ def _reason_listing(job: JobView, explanation: ExplanationView) -> Listing[tuple
         Reason.GANG.value: "worker",
         Reason.TOGETHER.value: "worker",
         Reason.ORDER.value: "job",
+        Reason.PRICE.value: "place",
         Reason.NO_NODES.value: "cluster",
     }
     usual = "GPU" if job.request.gpus else "node"

@@ -69,7 +69,7 @@ def explain_waiting(search: Search, demand: Demand, job: Job, ahead: int) -> Exp
     if fits >= job.workers and ahead:
         return Explanation(
             job.job_id,
-            Outcome.NO_FIT,
+            Outcome.FIT,
             {**reasons, Reason.ORDER: ahead},
             candidates,
             note=f"{ahead} ahead in line",

@@ -13,17 +13,15 @@ from placement.forecasts import Forecasts
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord, JobState, Move
 from placement.model import Assignment, Outcome, StopCause
+from placement.moving import Moving
 from placement.planned import Planned
 from placement.policies import Policy, aging_of
 from placement.preemption import Preemption, Wish
-from placement.repartition import Plan, Repartition
+from placement.repartition import Plan
 from placement.search import Search
 from placement.trials import Trials
 from placement.vacating import Vacating
 from placement.waiting import WaitingLine
-
-PLANS_A_STEP = 8
-"""For so many jobs a step, at most, it is examined whom to move; the others wait for the next occasion."""
 
 
 class Placer:
@@ -33,7 +31,7 @@ class Placer:
         self.cluster: Cluster = search.cluster
         self.planned = Planned(policy.placement.planner(), search.cluster, ledger)
         self.trials = Trials(search, ledger, on=policy.placement.trials)
-        self._repartition = Repartition(search, ledger) if policy.placement.repartitions else None
+        self._moving = Moving(search, ledger, on=policy.placement.repartitions)
         self.decisions = 0
         self._ledger = ledger
         self._attempts = attempts
@@ -52,20 +50,16 @@ class Placer:
         self._round = 0
         self._hope_rows: list[int] = []
         self._hope: tuple[int, int] | None = None
-        self._newcomers: set[str] = set()
-        self._stirred = False
-        self._plans_left = 0
         self.line = self._empty_line()
 
     # -- the waiting line ----------------------------------------------------------------------------------
 
     def _empty_line(self) -> WaitingLine:
-        inventive = self._repartition is not None
-        return WaitingLine(self._order, inventive=inventive, by_owner=self.planned.on)
+        return WaitingLine(self._order, inventive=self._moving.on, by_owner=self.planned.on)
 
     def queue(self, record: JobRecord) -> None:
         """Put a job in the waiting line that was not there before."""
-        self._newcomers.add(record.job.job_id)
+        self._moving.entered(record)
         self.line_up(record)
 
     def line_up(self, record: JobRecord) -> None:
@@ -92,7 +86,7 @@ class Placer:
 
     def nodes_changed(self) -> None:
         """Nodes came, went or changed: everything is worth another try."""
-        self._stirred = True
+        self._moving.stir()
         self.planned.lay_out()
         if self._preemption is not None:
             self._preemption.relocate()
@@ -107,8 +101,7 @@ class Placer:
         Jobs that would not wait are turned away when their turn comes and they do not fit.
         """
         self._round += 1
-        self._stirred |= bool(self._freed)
-        self._plans_left = PLANS_A_STEP
+        self._moving.begin(freed=bool(self._freed))
         while True:
             if self._tenants_apart != bool(self.cluster.isolated_gpus):
                 # From now on it matters, or no longer does, who asks: the groups are others.
@@ -125,8 +118,7 @@ class Placer:
             elif not self._placed(Wish(record, group.demand, key, now_s)):
                 self._wait_or_go(record, now_s, turn_away)
         self._hope_rows = []
-        self._newcomers.clear()
-        self._stirred = False
+        self._moving.end()
         if self._vacated:
             self._start_claims(now_s)
 
@@ -146,8 +138,8 @@ class Placer:
             return self._placed_by_plan(wish)
         assignments = self._place(record, wish.demand)
         outcome = Outcome.FIT
-        if assignments is None:
-            assignments, outcome = self._moved_for(wish), Outcome.REPARTITION
+        if assignments is None and (moves := self._moving.plan(wish)) is not None:
+            assignments, outcome = self._move_all(wish, moves), Outcome.REPARTITION
         if assignments is None and self._preemption is not None:
             outcome = Outcome.PREEMPT
             victims = self._preemption.plan(wish, self._ledger.holder_of(record.job))
@@ -174,21 +166,6 @@ class Placer:
         record.outcome = Outcome.PREEMPT if place.evictions else Outcome.FIT
         self._take(record, self.planned.settle(record.job, place.parts), wish.now_s)
         return True
-
-    def _moved_for(self, wish: Wish) -> tuple[Assignment, ...] | None:
-        """A place for a job for which others are moved, None if that is not worth it or not the time.
-
-        It is examined when the job is new, and when something was freed or nodes changed in this step: never
-        for what this step itself brings about, and never depending on what was examined in earlier steps.
-        """
-        job = wish.record.job
-        if self._repartition is None or job.immediate or not self._plans_left:
-            return None
-        if not self._stirred and job.job_id not in self._newcomers:
-            return None
-        self._plans_left -= 1
-        plan = self._repartition.plan(wish, self._ledger.holder_of(job))
-        return None if plan is None else self._move_all(wish, plan)
 
     def _move_all(self, wish: Wish, plan: Plan) -> tuple[Assignment, ...]:
         """Have residents leave for where they go on, which is kept for them, and account for the newcomer."""
@@ -222,8 +199,8 @@ class Placer:
         self._hope_rows, self._hope = sorted({*self._hope_rows, *self._freed}), None
         self._freed.clear()
         for group in list(self.line.blocked_groups()):
-            if self.planned.on or (self._stirred and self._repartition is not None):
-                self.line.reopen(group)  # a place that helps nobody who waits may help one who is moved
+            if self.planned.on or self._moving.retries:
+                self.line.reopen(group)
                 continue
             if self._preemption is None:
                 if self._hope_for(group.demand):
@@ -292,7 +269,9 @@ class Placer:
             return
         stopping = record.state is JobState.STOPPING
         self._vacate(record, now_s)
-        if not stopping:  # else it has been told, and why
+        if stopping:  # it has been told, and why
+            self._ledger.touch(job_id)
+        else:
             self._attempts.stop(record, StopCause.PREEMPTED, now_s)
 
     def _vacate(self, record: JobRecord, now_s: float) -> None:
@@ -308,6 +287,17 @@ class Placer:
         self.give_back(record, now_s)
         self._ledger.note(record.move(Move.UNPLACE, now_s))
         self.queue(record)
+
+    def what_it_takes(self, record: JobRecord, now_s: float) -> tuple[Outcome, int]:
+        """What would let in a job that does not fit, and at how many places moves would cost too much."""
+        demand = self._search.demand(record.job, self._ledger.profile_of(record.job))
+        wish = Wish(record, demand, self.line.key_of(record.job.job_id), now_s)
+        worth_it, dear = self._moving.prospect(wish)
+        if worth_it:
+            return Outcome.REPARTITION, dear
+        holder = self._ledger.holder_of(record.job)
+        pushes = self._preemption is not None and self._preemption.plan(wish, holder) is not None
+        return Outcome.PREEMPT if pushes else Outcome.NO_FIT, dear
 
     # -- taking back ---------------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ give the same answers, live, simulated or replayed.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from placement.attempts import Attempts
 from placement.cluster import Cluster
@@ -27,8 +27,10 @@ from placement.model import (
     NodeJoined,
     NodeLost,
     NotFound,
+    Outcome,
     Profile,
     ProfileDefined,
+    Reason,
     SpeedObserved,
     WorkerExited,
     WorkerStarted,
@@ -85,6 +87,7 @@ class Scheduler:
         self._placer = Placer(self._ledger, self._attempts, policy, self._search)
         self._reports = Reports(self._ledger, self._attempts, self._placer)
         self._impatient: list[JobRecord] = []
+        self._stepped_s = 0.0
         self._rejections = 0
 
     # -- the one way in ------------------------------------------------------------------------------------
@@ -95,6 +98,7 @@ class Scheduler:
         Nodes and profiles come first, so that the order of events of the same moment does not matter.
         """
         self.events += len(events)
+        self._stepped_s = now_s
         reviewed = self.decisions // REVIEW_EVERY
         if any(type(event) in _FIRST for event in events):
             self._apply_nodes(events)
@@ -264,13 +268,18 @@ class Scheduler:
         self._placer.explains = True
 
     def explain(self, job_id: str) -> Explanation:
-        """Why a job waits, or why it was placed where it is; changes nothing."""
+        """Why a job waits and what would let it in, or why it was placed where it is; changes nothing."""
         record = self.record(job_id)
         if record.state is not JobState.QUEUED:
             return explain_placed(self.cluster, self.belief, record)
         demand = self._search.demand(record.job, self._ledger.profile_of(record.job))
         ahead = self.waiting().index(record) if self.policy.order.strict else 0
-        return explain_waiting(self._search, demand, record.job, ahead)
+        explanation = explain_waiting(self._search, demand, record.job, ahead)
+        if explanation.outcome is Outcome.FIT or self._placer.planned.concerns(record.job):
+            return explanation
+        outcome, dear = self._placer.what_it_takes(record, self._stepped_s)
+        reasons = {**explanation.reasons, Reason.PRICE: dear} if dear else explanation.reasons
+        return replace(explanation, outcome=outcome, reasons=reasons)
 
     # -- going on after a restart --------------------------------------------------------------------------
 

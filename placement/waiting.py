@@ -125,6 +125,10 @@ class WaitingLine:
             record for _key, record, _group in sorted(self._members.values(), key=lambda member: member[0])
         ]
 
+    def key_of(self, job_id: str) -> RankKey:
+        """The place in the order of a job that waits."""
+        return self._members[job_id][0]
+
     def head_of(self, group: Group) -> tuple[RankKey, JobRecord]:
         """The first of a group and its place in the order."""
         job_id = self._head(group)

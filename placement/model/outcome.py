@@ -36,6 +36,7 @@ class Reason(enum.Enum):
     COMPANY = "the policy keeps them apart"
     GANG = "not enough room for all workers at once"
     TOGETHER = "not enough room for all workers together"
+    PRICE = "moving others costs more than it gains"
     ORDER = "an earlier job waits for its turn"
     NO_NODES = "no node has joined yet"
     TOO_LARGE = "larger than the cluster could ever hold"

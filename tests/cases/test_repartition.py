@@ -7,7 +7,7 @@ import pytest
 from manager.store.codec import RECORD, encode
 from placement import repartition
 from placement.decision_log import lines
-from placement.model import Event, JobCancelled, NodeFenced, NodeJoined, NodeLost, Outcome
+from placement.model import Event, JobCancelled, NodeFenced, NodeJoined, NodeLost, Outcome, Reason
 from placement.options import Options
 from placement.scheduler import Scheduler, Snapshot
 from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, whole
@@ -291,3 +291,40 @@ def test_the_claim_says_that_others_are_moved_for_it():
     desk.tell(LEFT)
     assert desk.scheduler.explain("new").outcome is Outcome.REPARTITION
     assert desk.scheduler.explain("r").outcome is Outcome.FIT
+
+
+# who came: the outcome for one that waits, and the places where a move would cost too much
+PROSPECTS = {
+    "nobody may be moved": (PAIRS, [*HALVES[:3], ("s", X1)], X2, {}, Outcome.NO_FIT, {}),
+    "it would cost too much": (PAIRS, HALVES, X2, {"duration_s": 15.0}, Outcome.NO_FIT, {Reason.PRICE: 2}),
+}
+
+
+@pytest.mark.parametrize("case", PROSPECTS.values(), ids=PROSPECTS)
+def test_what_would_let_a_waiting_job_in(case):
+    nodes, ran, request_, more, outcome, reasons = case
+    desk = peopled(nodes, ran)
+    assert desk.submit("new", request_, **more) == []
+    explanation = desk.scheduler.explain("new")
+    assert explanation.outcome is outcome
+    assert {r: n for r, n in explanation.reasons.items() if r is Reason.PRICE} == reasons
+
+
+def test_a_move_that_would_be_worth_it_later_is_told(monkeypatch):
+    monkeypatch.setattr(repartition, "SETTLED_S", 60.0)
+    desk = peopled(PAIRS, HALVES)
+    assert desk.submit("new", X2) == []
+    assert desk.scheduler.explain("new").outcome is Outcome.NO_FIT
+    assert desk.tell(at_s=desk.now_s + 60) == []
+    assert desk.scheduler.explain("new").outcome is Outcome.REPARTITION
+    assert desk.submit("small", X1) == ["start small.0 a-1"]
+    assert desk.scheduler.explain("new").outcome is Outcome.NO_FIT
+    assert desk.tell(exited("small")) == ["stop p.0 moved"]
+
+
+def test_one_that_fits_but_has_others_ahead_fits():
+    desk = peopled(PAIRS, [("p", whole(1)), ("q", whole(1)), ("r", whole(1))], "fifo")
+    desk.submit("wide", X2)
+    desk.submit("small", X1)
+    explanation = desk.scheduler.explain("small")
+    assert (explanation.outcome, explanation.reasons[Reason.ORDER]) == (Outcome.FIT, 1)

@@ -1,0 +1,69 @@
+"""When it is examined whom to move for a job: at occasions that are the same after a restart."""
+
+from __future__ import annotations
+
+from placement.ledger import Ledger
+from placement.lifecycle import JobRecord
+from placement.preemption import Wish
+from placement.repartition import Plan, Repartition
+from placement.search import Search
+
+PLANS_A_STEP = 8
+"""For so many jobs a step, at most, it is examined whom to move; the others wait for the next occasion."""
+
+
+class Moving:
+    """Asks for plans when a job is new, and for all who wait when something was freed or nodes changed.
+
+    Nothing else is an occasion: not what the step itself brings about, nor how often a job was looked at
+    before.  What is decided so depends on the events of the step and on what is kept, and on nothing that a
+    restart forgets.
+    """
+
+    def __init__(self, search: Search, ledger: Ledger, *, on: bool) -> None:
+        self.on = on
+        self._repartition = Repartition(search, ledger)
+        self._ledger = ledger
+        self._newcomers: set[str] = set()
+        self._stirred = False
+        self._plans_left = 0
+
+    def entered(self, record: JobRecord) -> None:
+        """A job waits that did not wait before this step."""
+        if self.on:
+            self._newcomers.add(record.job.job_id)
+
+    def stir(self) -> None:
+        """Nodes came, went or changed."""
+        self._stirred = True
+
+    def begin(self, *, freed: bool) -> None:
+        """Decisions begin; ``freed`` says whether the events of this step have freed anything."""
+        self._stirred |= freed
+        self._plans_left = PLANS_A_STEP
+
+    def end(self) -> None:
+        """All is decided."""
+        self._newcomers.clear()
+        self._stirred = False
+
+    @property
+    def retries(self) -> bool:
+        """Whether all who wait are worth another try: a place that helps none of them may help one moved."""
+        return self.on and self._stirred
+
+    def plan(self, wish: Wish) -> Plan | None:
+        """Whom to move for a job, None if that is impossible, not worth it, or not the time."""
+        job = wish.record.job
+        occasion = self._stirred or job.job_id in self._newcomers
+        if not (self.on and occasion and self._plans_left) or job.immediate:
+            return None
+        self._plans_left -= 1
+        return self._repartition.plan(wish, self._ledger.holder_of(job))
+
+    def prospect(self, wish: Wish) -> tuple[bool, int]:
+        """Whether moving others for a job would be worth it, and at how many places it would not."""
+        if not self.on:
+            return False, 0
+        plan, dear = self._repartition.consider(wish, self._ledger.holder_of(wish.record.job))
+        return plan is not None, dear
