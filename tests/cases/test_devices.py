@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 import pytest
 
 from placement import columns
+from placement.ask import compile_ask
 from placement.cluster import Cluster
+from placement.interference import AdditiveInterference
 from placement.lodgings import Holder
 from placement.mix import UsualRequest
 from placement.model import (
@@ -25,6 +27,7 @@ from placement.model import (
     Share,
 )
 from placement.partition.geometry import geometry_of
+from placement.policies.best_fit import BestFit
 from tests.cases.desk import (
     GIB,
     MIG,
@@ -338,3 +341,25 @@ def test_who_is_in_the_way_of_one_of_the_shares_is_moved(small, filler, request_
     assert desk.submit("pair", request_) == ["stop p.0 moved"]
     desk.tell(stopped("p"))
     assert (desk.holds("pair"), desk.holds("p")[0]) == (place, "b")
+
+
+def test_what_fits_is_not_counted_as_lacking_other_gpus():
+    desk = Desk("best-fit", nodes_of(f"1x{V100}"))
+    desk.submit("j", mps(300))
+    desk.submit("gang", same(mps, 300), workers=2, priority=1)
+    assert desk.states() == "j starting, gang rejected"
+    assert desk.scheduler.record("gang").failure.endswith(f"ever hold: {Reason.GANG.value} (1)")
+
+
+def test_the_neighbours_feel_every_share():
+    """What a worker presses on others counts for each of its shares, what it suffers once."""
+    cluster, profile = Cluster(), Profile("p", sm_milli=400, dram_milli=700)
+    cluster.set_nodes(nodes_of(f"1x{A100}"))
+    one, pair = (
+        compile_ask(request, profile, cluster, BestFit(), AdditiveInterference()).terms[columns.MPS_RANK, 0]
+        for request in (mps(200), same(mps, 200))
+    )
+    presses, senses = [columns.PRESSES, columns.PRESSES_2], [columns.SENSES, columns.SENSES_2]
+    assert (pair[presses] == 2 * one[presses]).all()
+    assert (pair[senses] == one[senses]).all()
+    assert (one[presses + senses] > 0).all()
