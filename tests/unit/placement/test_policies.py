@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
 
 from placement import policies
+from placement.mix import WHOLE
 from placement.model import InvalidSpec, Job, Request, UnknownName
 from placement.noise import draw
-from placement.policies import policy_named, policy_names, register
+from placement.policies import Offer, policy_named, policy_names, register
 
 NAMED = [
     # as typed, order, placement
@@ -23,9 +25,18 @@ NAMED = [
     ("spread+fifo", "fifo", "spread"),
     ("srtf+random", "srtf", "random"),
     ("backfill+best-fit", "backfill", "best-fit"),
+    ("srtf+fgd", "srtf", "fgd"),
+    ("lucid+srtf", "srtf", "lucid"),
+    ("hived:red=1x4xA100-SXM4-80GB", "backfill", "hived"),
+    ("hived:red=1x4xA100-SXM4-80GB:blue=2x1xT4-16GB+backfill", "backfill", "hived"),
 ]
+ALL = (
+    *("fifo", "backfill", "srtf", "cotenant", "best-fit", "worst-fit", "spread", "random", "dot-product"),
+    *("clustering", "packing", "fgd", "gandiva", "lucid", "hived", "parvagpu"),
+)
+PLACEMENT_NAMES = ", ".join(ALL[3:])
 REFUSED = [
-    ("", UnknownName, "'' is unknown; choose one of fifo, backfill, srtf, best-fit, spread, random"),
+    ("", UnknownName, f"'' is unknown; choose one of {', '.join(ALL)}, or ORDER"),
     ("lifo", UnknownName, "'lifo' is unknown"),
     ("FIFO", UnknownName, "'FIFO' is unknown"),
     ("fifo ", UnknownName, "'fifo ' is unknown"),
@@ -34,8 +45,19 @@ REFUSED = [
     ("fifo+nowhere", UnknownName, "'nowhere' is unknown"),
     ("fifo+srtf", InvalidSpec, r"at most one order \(fifo, backfill, srtf\)"),
     ("fifo+fifo", InvalidSpec, "at most one order"),
-    ("spread+best-fit", InvalidSpec, r"one placement \(best-fit, spread, random\)"),
+    ("spread+best-fit", InvalidSpec, rf"one placement \({PLACEMENT_NAMES}\)"),
     ("fifo+spread+random", InvalidSpec, "at most one"),
+    ("fifo+hived", InvalidSpec, "fifo and hived do not go together: one tenant's first job would hold up"),
+    ("hived+srtf", InvalidSpec, "srtf and hived do not go together: it would push jobs out of the cells"),
+    ("fgd:5", InvalidSpec, "'fgd' takes no options, but was given '5'"),
+    ("fifo:5", InvalidSpec, "order 'fifo' takes no options"),
+    ("nowhere:5", UnknownName, "'nowhere' is unknown"),
+    ("hived:", InvalidSpec, "'': write TENANT=COUNTxGPUSxMODEL"),
+    ("hived:red", InvalidSpec, "'red': write TENANT=COUNTxGPUSxMODEL"),
+    ("hived:red=1xA100-SXM4-80GB", InvalidSpec, "write COUNTxMODEL"),
+    ("hived:=1x1xT4-16GB", InvalidSpec, "'=1x1xT4-16GB': write TENANT"),
+    ("hived:red=1x3xT4-16GB", InvalidSpec, "a cell has 1, 2, 4, 8, ... GPUs, not 3"),
+    ("hived:red=1x4xA100", UnknownName, "GPU model 'A100' is unknown; did you mean"),
 ]
 
 
@@ -56,7 +78,7 @@ def test_a_refused_policy(spec, error, message):
 
 
 def test_all_names_work_alone():
-    assert policy_names() == ("fifo", "backfill", "srtf", "best-fit", "spread", "random")
+    assert policy_names() == ALL
     assert [policy_named(name).name for name in policy_names()] == list(policy_names())
 
 
@@ -121,20 +143,11 @@ def test_ones_own_policies_combine_like_the_others():
     ):
         policy = policy_named(spec)
         assert (type(policy.order), type(policy.placement)) == (order, placement)
-    assert policy_names() == (
-        "fifo",
-        "backfill",
-        "srtf",
-        "youngest",
-        "best-fit",
-        "spread",
-        "random",
-        "leftmost",
-    )
+    assert policy_names() == (*ALL[:3], "youngest", *ALL[3:], "leftmost")
 
 
 @pytest.mark.usefixtures("registries")
-@pytest.mark.parametrize("name", ["fifo", "spread", "my+own", "+"])
+@pytest.mark.parametrize("name", ["fifo", "spread", "my+own", "+", "my:own", "my,own"])
 def test_a_name_that_is_taken_or_cannot_be_typed(name):
     with pytest.raises(InvalidSpec, match="is taken or contains"):
         register(name, order=Youngest)
@@ -142,6 +155,97 @@ def test_a_name_that_is_taken_or_cannot_be_typed(name):
         register(name, placement=Leftmost)
     assert Youngest not in policies.ORDERS.values()
     assert Leftmost not in policies.PLACEMENTS.values()
+
+
+# -- scores, by hand from the published formulae: a cost is 100 less the published score --------------------
+
+
+def offer(**fields) -> Offer:
+    return Offer(**{**dict.fromkeys(Offer._fields, 0), **fields})
+
+
+GROWTH = WHOLE  # one thousandth of a GPU more that is stranded
+SCORES = [
+    # policy, offer, cost
+    # 50 % of the CPU left of 128 cores, 50 % of the compute left of 8 GPUs
+    ("best-fit", {"cpu_left": 0, "node_left": 0}, 0),
+    ("best-fit", {"cpu_left": 128_000, "node_left": 8000}, 100),
+    ("best-fit", {"cpu_left": 64_000, "node_left": 0}, 25),
+    ("best-fit", {"cpu_left": 96_000, "node_left": 7500}, 85),  # int(15.6) of 100
+    ("best-fit", {"cpu_left": 1, "node_left": 0}, 1),  # int(99.9996)
+    # half of (CPU left x asked) + half of (GPUs left x asked), as they were before
+    ("dot-product", {"cpu": 64_000, "cpu_left": 64_000, "taken": 8000, "node_left": 0}, 75),
+    ("dot-product", {"cpu": 8000, "cpu_left": 88_000, "taken": 500, "node_left": 3500}, 4),
+    ("dot-product", {"taken": 1000, "node_left": 7000, "cpu_left": 9000}, 7),  # int(93.75)
+    ("dot-product", {"cpu_left": 9000, "node_left": 7000}, 0),
+    # 25 for how full the node is, 75 alone among its kind, 50 its kind and others, 25 nobody, 0 others alone
+    ("clustering", {"shape": 2, "shapes": 0, "taken": 1000, "node_left": 7000}, 75),
+    ("clustering", {"shape": 2, "shapes": 2, "taken": 1000, "node_left": 6000}, 22),  # 3 + 75
+    ("clustering", {"shape": 2, "shapes": 3, "taken": 1000, "node_left": 5000}, 44),  # 6 + 50
+    ("clustering", {"shape": 2, "shapes": 1, "taken": 1000, "node_left": 3000}, 88),  # 12
+    ("clustering", {"shapes": 1, "node_left": 3000}, 0),  # no GPU asked for: all equal
+    # an unused node: max(33 - n, n); opens u GPUs of a used one: max(50 - u, 33); a GPU in use: 50 to 100
+    ("packing", {"taken": 1000, "gpus": 8, "empties": 8, "opened": 1}, 75),
+    ("packing", {"taken": 1000, "gpus": 2, "empties": 2, "opened": 1}, 69),
+    ("packing", {"taken": 1000, "gpus": 8, "empties": 7, "opened": 1}, 51),
+    ("packing", {"taken": 4000, "gpus": 8, "empties": 7, "opened": 4}, 54),
+    ("packing", {"taken": 20_000, "gpus": 32, "empties": 31, "opened": 20}, 67),
+    ("packing", {"taken": 200, "gpu_left": 400, "gpus": 8, "empties": 7}, 6),  # 60 % left: 100 - 6
+    ("packing", {"taken": 200, "gpu_left": 150, "gpus": 8, "empties": 7}, 3),
+    # int(100 x sigmoid(compute that is no longer stranded, in GPUs))
+    ("fgd", {"stranded": 0}, 50),
+    ("fgd", {"stranded": 1000 * GROWTH}, 74),  # 26.9
+    ("fgd", {"stranded": -1000 * GROWTH}, 27),  # 73.1
+    ("fgd", {"stranded": 5000 * GROWTH}, 100),  # 0.7
+    ("fgd", {"stranded": -5000 * GROWTH}, 1),  # 99.3
+    ("fgd", {"stranded": 1 * GROWTH}, 51),  # 49.98
+]
+PREFERRED = [
+    # policy, the better place, the worse
+    ("worst-fit", {"gpu_left": 700, "node_left": 700}, {"gpu_left": 600, "node_left": 7000}),
+    ("worst-fit", {"gpu_left": 700, "node_left": 800}, {"gpu_left": 700, "node_left": 700}),
+    ("spread", {"node_left": 7000, "gpu_left": 100}, {"node_left": 6000, "gpu_left": 900}),
+    ("spread", {"node_left": 7000, "gpu_left": 900}, {"node_left": 7000, "gpu_left": 100}),
+    ("gandiva", {"residents": 0, "node_left": 7000}, {"residents": 1, "node_left": 100}),
+    ("gandiva", {"residents": 0, "node_left": 100}, {"residents": 0, "node_left": 7000}),
+    ("lucid", {"residents": 0, "node_left": 7000}, {"residents": 1, "node_left": 100}),
+    ("parvagpu", {"mode": 2, "gpu_left": 800}, {"mode": 0, "gpu_left": 100}),
+    ("parvagpu", {"mode": 0, "gpu_left": 800}, {"mode": 3, "gpu_left": 0}),
+    ("parvagpu", {"mode": 2, "gpu_left": 100}, {"mode": 2, "gpu_left": 800}),
+]
+
+
+@pytest.mark.parametrize(("name", "fields", "cost"), SCORES)
+def test_the_score_of_a_place(name, fields, cost):
+    assert policies.PLACEMENTS[name]().score(offer(**fields)) == cost
+
+
+@pytest.mark.parametrize(("name", "better", "worse"), PREFERRED)
+def test_which_place_is_preferred(name, better, worse):
+    score = policies.PLACEMENTS[name]().score
+    assert score(offer(**better)) < score(offer(**worse))
+
+
+@pytest.mark.parametrize("name", ["best-fit", "dot-product", "clustering", "packing"])
+def test_inside_a_node_the_fullest_gpu_is_taken(name):
+    within = policies.PLACEMENTS[name]().within
+    assert within(offer(gpu_left=200)) < within(offer(gpu_left=300))
+
+
+@pytest.mark.parametrize("name", ALL[3:])
+def test_many_places_score_like_one_at_a_time(name):
+    rng = np.random.default_rng(3)
+    fields = {field: rng.integers(0, 9000, 50) for field in Offer._fields}
+    fields |= {"mode": rng.integers(0, 4, 50), "residents": rng.integers(0, 3, 50)}
+    fields |= {"shape": 1 << rng.integers(0, 4, 50), "shapes": rng.integers(0, 16, 50)}
+    placement = policies.PLACEMENTS[name]
+    one_by_one = [
+        (placement.score(Offer(*row)), placement.within(Offer(*row)))
+        for row in zip(*(fields[field].tolist() for field in Offer._fields), strict=True)
+    ]
+    many = Offer(**fields)
+    score, within = (np.broadcast_to(f(many), 50) for f in (placement.score, placement.within))
+    assert list(zip(score.tolist(), within.tolist(), strict=True)) == one_by_one
 
 
 def test_draws_are_the_same_in_every_replay_and_depend_on_everything():
