@@ -68,6 +68,14 @@ def test_the_guide_defines_every_figure():
     assert defined == [field.name for field in fields(Metrics)]
 
 
+def test_the_page_of_policies_describes_each_once():
+    from placement.policies import ORDERS, PLACEMENTS
+
+    page = (ROOT / "docs" / "policies.md").read_text(encoding="utf-8")
+    described = re.findall(r"^\| `([a-z-]+)` \|", page, flags=re.MULTILINE)
+    assert described == [*ORDERS, *PLACEMENTS]
+
+
 def run_python(folder: Path, program: str) -> list[str]:
     """What a program prints that runs by itself in a folder."""
     done = subprocess.run(
