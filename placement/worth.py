@@ -56,7 +56,7 @@ def worth_lost(gpu: Row, choice: tuple[int, int], term: Row, tables: Tables) -> 
         before = _of_share(kind, free, gpu[k.FREE_MEMORY], mix)
     after = 0
     if rank == k.MIG_RANK:
-        first = tables[2][kind][gpu[k.MIG_STATE]][term[k.PROFILE]]
+        first = int(tables[2][kind][gpu[k.MIG_STATE]][term[k.PROFILE]])  # the tables may be of 8 bits
         state = gpu[k.MIG_STATE] | (((1 << term[k.CELLS]) - 1) << first) | (term[k.MEDIA] << 11)
         after = mix[mix[f.SLICES_AT] + kind * 4096 + state + (term[k.CUT] << 8)]
     elif rank != k.EXCLUSIVE_RANK and gpu[k.CLIENTS] + 1 < term[k.CLIENT_LIMIT]:
