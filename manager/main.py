@@ -25,6 +25,7 @@ from manager.loop import Loop
 from manager.reconcile import Reconciler
 from manager.services import Services
 from manager.settings import ManagerSettings, load_token, prepare_data_dir
+from manager.speeds import Speeds
 from manager.store import Store
 from manager.wire.discovery import write_endpoint
 from placement.engine import compile_kernels
@@ -94,6 +95,7 @@ def assemble(settings: ManagerSettings) -> Services:
         core=settings.core,
         started_s=clock.now_s(),
         token=token,
+        speeds=Speeds(wanted=policy_named(settings.policy).placement.trials),
     )
     store.intake.forget_reports(clock.now_s())
     return services

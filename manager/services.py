@@ -12,6 +12,7 @@ from manager.leases import Leases
 from manager.logs import LogStore
 from manager.loop import CoreSettings, Loop
 from manager.reconcile import Reconciler
+from manager.speeds import Speeds
 from manager.store import Store
 from manager.wire.agent_models import GpuTelemetry
 
@@ -49,6 +50,7 @@ class Services:
     started_s: float
     token: str = field(repr=False)
     telemetry: Telemetry = field(default_factory=Telemetry)
+    speeds: Speeds = field(default_factory=Speeds)
 
     @property
     def epoch(self) -> int:

@@ -386,6 +386,7 @@ class Placer:
                 self.cluster.allocate(holder, assignment)
                 self.planned.take(record.job, [assignment])
         self._allocate(record, record.next_place)
+        self.trials.resumed(record)
         self._vacating.add(record.job.job_id, record.vacating)
         self._attempts.watch(record)
         if record.assignments and record.state is not JobState.STOPPING:

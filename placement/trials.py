@@ -21,10 +21,16 @@ class Trials:
         self._on = on
         self._trials = PackTrials()
         self._rates: dict[str, float] = {}
+        self._resumed: list[JobRecord] = []
 
     def due_s(self) -> float | None:
         """When the next trial ends, None if none runs."""
         return self._trials.due_s()
+
+    def resumed(self, record: JobRecord) -> None:
+        """A job ran already when the scheduler was stopped: its trial begins anew with the next step."""
+        if self._on and record.state in _RUNS:
+            self._resumed.append(record)
 
     def began(self, record: JobRecord, now_s: float) -> None:
         """A job runs; if it has one neighbour, the two are on trial from now on."""
@@ -57,6 +63,9 @@ class Trials:
 
     def failed(self, now_s: float) -> list[JobRecord]:
         """Jobs that have to leave, since their trial has ended badly; whom they met is remembered."""
+        for record in sorted(self._resumed, key=lambda record: record.placed_s or 0.0, reverse=True):
+            self.began(record, now_s)  # the later of two is the newcomer
+        self._resumed.clear()
         due_s = self._trials.due_s()
         if due_s is None or due_s > now_s:
             return []

@@ -105,6 +105,7 @@ def reports(node_id: NodeId, batch: ReportBatch, serving: Serving) -> None:
     serving.store.queries.node(node_id)
     _renew(serving, node_id)
     serving.store.intake.report(node_id, batch.reports, serving.clock.now_s())
+    serving.store.intake.append(serving.speeds.events_of(batch.reports))
     serving.loop.wake()
 
 

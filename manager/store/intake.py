@@ -108,7 +108,9 @@ class Intake:
             return _append(connection, NodeJoined(node))
 
     def append(self, events: Sequence[Event]) -> int:
-        """Accept events that the manager itself concluded; gives the last inbox number."""
+        """Accept events that the manager itself concluded; gives the last inbox number, 0 without any."""
+        if not events:
+            return 0
         with self._database.write() as connection:
             return max((_append(connection, event) for event in events), default=0)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 
 from placement.model import JobKind, Mode, Profile, ProfileDefined, Request, SpeedObserved
+from placement.options import Options
+from placement.scheduler import Scheduler
 from tests.cases.desk import Desk, began, exited, mps, node, stopped
 
 V100 = "V100-SXM2-32GB"
@@ -129,6 +131,16 @@ def test_whoever_was_parted_waits_and_never_meets_that_profile_again():
     assert gandiva.holds("other") == "n-0-0:mps:300"
     gandiva.tell(exited("host"), exited("other"))
     assert gandiva.holds("new") == "n-0-0:mps:300"
+
+
+def test_a_trial_begins_anew_after_a_restart_and_the_later_job_is_the_newcomer():
+    gandiva = trial(2.0)
+    old = gandiva.scheduler
+    gandiva.scheduler = Scheduler.restore(old.policy, old.belief, old.snapshot(), Options(compiled=False))
+    gandiva.tell(SpeedObserved("new", 1, 5.0), SpeedObserved("host", 1, 5.0), at_s=30.0)
+    gandiva.tell(SpeedObserved("new", 1, 5.0), SpeedObserved("host", 1, 5.0), at_s=40.0)
+    assert gandiva.tell(at_s=64.0) == []
+    assert gandiva.tell(at_s=90.0) == ["stop new.0 preempted"]
 
 
 def test_a_speed_of_an_earlier_attempt_counts_for_nothing():
