@@ -160,6 +160,7 @@ GANGS = {
         {"workers": 3},
     ),
 }
+B100, HUGE = mps(100, gpu_models=("T4",)), turn(100, memory_bytes=900 * GIB)
 SHARED = {
     "MPS fills the GPU that is fullest": Case(
         "best-fit",
@@ -167,11 +168,17 @@ SHARED = {
         [("j1", mps(600)), ("j2", mps(500)), ("j3", mps(400)), ("j4", mps(500))],
         {"j1": "a-0:mps:600", "j2": "a-1:mps:500", "j3": "a-0:mps:400", "j4": "a-1:mps:500"},
     ),
-    "best-fit looks at the GPU before the node": Case(
+    "best-fit counts 16 cores that are left like one GPU, and looks at the GPUs last": Case(
         "best-fit",
-        f"a=1x{T4} b=2x{V100}",
-        [("j1", mps(300, gpu_models=("T4",))), ("j2", mps(800, gpu_models=("V100",))), ("j3", mps(100))],
-        {"j1": "a-0:mps:300", "j2": "b-0:mps:800", "j3": "b-0:mps:100"},
+        f"a=1x{T4}/cpu128 b=4x{V100}/cpu64",
+        [("j1", B100), ("j2", mps(300))],
+        {"j2": "b-0:mps:300"},
+    ),
+    "to best-fit nodes that differ by less than a hundredth are equal": Case(
+        "best-fit",
+        f"a=1x{V100}/cpu8 b=1x{T4}/cpu8",
+        [("j1", B100), ("j2", mps(100)), ("j3", B100), ("j4", mps(100))],
+        {"j1": "b-0:mps:100", "j2": "a-0:mps:100", "j3": "b-0:mps:100", "j4": "b-0:mps:100"},
     ),
     "spread looks at the node before the GPU": Case(
         "spread",
@@ -199,7 +206,7 @@ SHARED = {
     "memory of a GPU that tells none is never full": Case(
         "backfill",
         "a=1xG2",
-        [("j1", turn(100, memory_bytes=900 * GIB)), ("j2", turn(100, memory_bytes=900 * GIB))],
+        [("j1", HUGE), ("j2", HUGE)],
         {"j1": "a-0:timeslice:100", "j2": "a-0:timeslice:100"},
     ),
     "time slices share like MPS": Case(

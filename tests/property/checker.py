@@ -34,6 +34,9 @@ SLICES = {
     "7g.80gb": (8, 7),
 }
 
+BEFORE_VOLTA = ("K80", "P100")
+"""The models of these tests whose MPS servers have at most 16 clients (NVIDIA MPS documentation)."""
+
 
 @dataclass(slots=True)
 class Auditor:
@@ -124,7 +127,7 @@ class Auditor:
             wrong.append("memory")
         if modes == {Mode.EXCLUSIVE} and len(shares) > 1:
             wrong.append("an exclusive GPU with company")
-        if modes == {Mode.MPS} and len(shares) > 48:
+        if modes == {Mode.MPS} and len(shares) > (16 if model.startswith(BEFORE_VOLTA) else 48):
             wrong.append("MPS clients")
         if modes == {Mode.MIG}:
             wrong += _overlaps(shares)
