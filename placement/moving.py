@@ -5,6 +5,7 @@ from __future__ import annotations
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord
 from placement.preemption import Wish
+from placement.recutting import Recutting
 from placement.repartition import Plan, Repartition
 from placement.search import Search
 
@@ -20,8 +21,9 @@ class Moving:
     restart forgets.
     """
 
-    def __init__(self, search: Search, ledger: Ledger, *, on: bool) -> None:
-        self.on = on
+    def __init__(self, search: Search, ledger: Ledger) -> None:
+        self.on = search.placement.repartitions
+        self._recutting = Recutting(search, ledger) if search.placement.recuts else None
         self._repartition = Repartition(search, ledger)
         self._ledger = ledger
         self._newcomers: set[str] = set()
@@ -55,11 +57,19 @@ class Moving:
     def plan(self, wish: Wish) -> Plan | None:
         """Whom to move for a job, None if that is impossible, not worth it, or not the time."""
         job = wish.record.job
-        occasion = self._stirred or job.job_id in self._newcomers
-        if not (self.on and occasion and self._plans_left) or job.immediate:
+        if not (self.on and self._occasion(wish) and self._plans_left) or job.immediate:
             return None
         self._plans_left -= 1
         return self._repartition.plan(wish, self._ledger.holder_of(job))
+
+    def recut(self, wish: Wish) -> Plan | None:
+        """A slice for a job where slices go by speed, perhaps with others moved; None if not now."""
+        if self._recutting is None or not self._occasion(wish):
+            return None
+        return self._recutting.plan(wish)
+
+    def _occasion(self, wish: Wish) -> bool:
+        return self._stirred or wish.record.job.job_id in self._newcomers
 
     def prospect(self, wish: Wish) -> tuple[bool, int]:
         """Whether moving others for a job would be worth it, and at how many places it would not."""

@@ -31,7 +31,7 @@ class Placer:
         self.cluster: Cluster = search.cluster
         self.planned = Planned(policy.placement.planner(), search.cluster, ledger)
         self.trials = Trials(search, ledger, on=policy.placement.trials)
-        self._moving = Moving(search, ledger, on=policy.placement.repartitions)
+        self._moving = Moving(search, ledger)
         self.decisions = 0
         self._ledger = ledger
         self._attempts = attempts
@@ -136,8 +136,12 @@ class Placer:
         record = wish.record
         if self.planned.concerns(record.job):
             return self._placed_by_plan(wish)
-        assignments = self._place(record, wish.demand)
         outcome = Outcome.FIT
+        if (recut := self._moving.recut(wish)) is not None:
+            assignments: tuple[Assignment, ...] | None = self._move_all(wish, recut)
+            outcome = Outcome.REPARTITION if recut.moves else Outcome.FIT
+        else:
+            assignments = self._place(record, wish.demand)
         if assignments is None and (moves := self._moving.plan(wish)) is not None:
             assignments, outcome = self._move_all(wish, moves), Outcome.REPARTITION
         if assignments is None and self._preemption is not None:

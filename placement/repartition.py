@@ -47,7 +47,7 @@ charges for a move, so that nobody spends most of its time on the move."""
 
 HORIZON_S = 300.0
 """A job that waits is taken to find a place without any move after so long.  Our assumption; where the run
-times are known they say more (:meth:`Repartition._horizon_s`)."""
+times are known they say more (:func:`horizon_s`)."""
 
 _NEVER = 1 << 40
 
@@ -216,7 +216,7 @@ class Repartition:
             if profile is not None:
                 chosen = self._in_the_way(wish, node.gpus[slot].model, residents, profile)
             for job_id in chosen:
-                record = self._movable(job_id, wish.now_s)
+                record = movable(self._ledger, job_id, wish.now_s)
                 if record is not None:
                     found[job_id] = record
         return sorted(found.values(), key=_size)
@@ -245,20 +245,11 @@ class Repartition:
             return set()
         owner = {_instance(share): job_id for job_id, share in residents}
         standing = [
-            Standing(instance, 1, self._movable(job_id, wish.now_s) is not None)
+            Standing(instance, 1, movable(self._ledger, job_id, wish.now_s) is not None)
             for instance, job_id in owner.items()
         ]
         change = cheapest_change(geometry, standing, profile)
         return set() if change is None else {owner[gone] for gone in (*change.destroyed, *change.reused)}
-
-    def _movable(self, job_id: str, now_s: float) -> JobRecord | None:
-        """The record of a job that may be moved now, None for others."""
-        record = self._ledger.find(job_id)
-        if record is None or record.state not in (JobState.STARTING, JobState.RUNNING):
-            return None
-        settled = record.placed_s is not None and now_s - record.placed_s >= SETTLED_S
-        alone = record.job.workers == 1 and record.job.preemptible
-        return record if settled and alone and not record.exited_workers else None
 
     # -- what it costs -------------------------------------------------------------------------------------
 
@@ -278,7 +269,7 @@ class Repartition:
         )
         prospect = Prospect(
             gain_gpus=draft.speed_after - self._speed(draft.touched),
-            horizon_s=self._horizon_s(wish, moved),
+            horizon_s=horizon_s(wish, moved),
             held_gpus=sum(self._speed_of(record) for record in moved),
         )
         return Plan(draft.place, draft.moves, price, net_gain(price, prospect, self._costs))
@@ -301,21 +292,6 @@ class Repartition:
             self._costs,
         )
 
-    def _horizon_s(self, wish: Wish, moved: Sequence[JobRecord]) -> float:
-        """How long the gain lasts: until the job would have found a place anyway, or is done.
-
-        It would when those to be moved have ended, as far as is known.
-        """
-        limits = [HORIZON_S]
-        own_s = wish.record.remaining_s()
-        if own_s is not None:
-            limits.append(own_s)
-        left = [_left_s(record, wish.now_s) for record in moved]
-        known = [left_s for left_s in left if left_s is not None]
-        if known and len(known) == len(left):
-            limits.append(max(known))
-        return min(limits)
-
     def _speed_of(self, record: JobRecord) -> float:
         """What one job runs at now, in solo-equivalent GPUs."""
         uuids = [share.gpu_uuid for assignment in record.assignments for share in assignment.shares]
@@ -333,6 +309,32 @@ class Repartition:
                     slowdown = foreseen.get(tenancy.job_id, (None, None))[0] or 1.0
                     total += tenancy.share.compute_milli / WHOLE_GPU_MILLI / slowdown
         return total
+
+
+def movable(ledger: Ledger, job_id: str, now_s: float) -> JobRecord | None:
+    """The record of a job that may be moved now, None for others."""
+    record = ledger.find(job_id)
+    if record is None or record.state not in (JobState.STARTING, JobState.RUNNING):
+        return None
+    settled = record.placed_s is not None and now_s - record.placed_s >= SETTLED_S
+    alone = record.job.workers == 1 and record.job.preemptible
+    return record if settled and alone and not record.exited_workers else None
+
+
+def horizon_s(wish: Wish, moved: Sequence[JobRecord]) -> float:
+    """How long the gain of a move lasts: until the job would have found a place anyway, or is done.
+
+    It would when those to be moved have ended, as far as is known.
+    """
+    limits = [HORIZON_S]
+    own_s = wish.record.remaining_s()
+    if own_s is not None:
+        limits.append(own_s)
+    left = [_left_s(record, wish.now_s) for record in moved]
+    known = [left_s for left_s in left if left_s is not None]
+    if known and len(known) == len(left):
+        limits.append(max(known))
+    return min(limits)
 
 
 def _instance(share: Share) -> Instance:

@@ -20,6 +20,7 @@ from placement.policies.fifo import Fifo
 from placement.policies.gandiva import Gandiva
 from placement.policies.hived import Hived
 from placement.policies.lucid import Lucid
+from placement.policies.miso import Miso
 from placement.policies.offer import Offer, larger, level, smaller, where
 from placement.policies.packing import Packing
 from placement.policies.parvagpu import ParvaGpu
@@ -44,6 +45,7 @@ PLACEMENTS: dict[str, Callable[[], Placement]] = {
     "lucid": Lucid,
     "hived": Hived,
     "parvagpu": ParvaGpu,
+    "miso": Miso,
 }
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
-from placement.model import InvalidSpec, Job, Mode, Node, Request
+from placement.model import InvalidSpec, Job, Mode, Node, Profile, Request
 from placement.neighbourhood import Neighbour, Neighbourhood
+from placement.partition import MigGeometry
 from placement.policies.offer import Offer
 from placement.policies.planner import Planner
 
@@ -38,6 +39,7 @@ class Placement:
         gathers: workers of a gang are kept close together.
         modes: the sharing modes that this policy uses at all.
         repartitions: whether others may be moved for a job that does not fit, see placement.repartition.
+        recuts: whether :meth:`slice_speeds` decides who gets which MIG slice, see placement.recutting.
         options: what may stand after a colon behind the name, as users read it; empty if nothing may.
         trials: whether pairs share on trial, and part again if they do too little together.
         idles: why a job may have to wait although there is room for it; empty if it never has to.
@@ -53,6 +55,7 @@ class Placement:
     gathers: ClassVar[bool] = False
     modes: ClassVar[frozenset[Mode]] = frozenset(Mode)
     repartitions: ClassVar[bool] = False
+    recuts: ClassVar[bool] = False
     options: ClassVar[str] = ""
     trials: ClassVar[bool] = False
     idles: ClassVar[str] = ""
@@ -85,6 +88,12 @@ class Placement:
 
     def keep_apart(self, pairs: frozenset[tuple[str, str]]) -> None:
         """These profiles, by name and each pair in alphabetical order, have failed on trial together."""
+
+    def slice_speeds(
+        self, request: Request, profile: Profile | None, gpu_model: str, geometry: MigGeometry
+    ) -> Mapping[str, float]:
+        """How fast a job is on each MIG profile that would do, relative to the whole GPU; none: no slices."""
+        return {}
 
     def misfit(self, order: OrderPolicy) -> str:
         """Why this makes no sense together with an order of jobs, empty if it does."""

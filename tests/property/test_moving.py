@@ -16,11 +16,11 @@ from placement.lifecycle import ENDED, JobState
 from placement.model import Mode, Request
 from placement.options import Options
 from placement.scheduler import Scheduler
-from tests.cases.movers import Moving
+from tests.cases import movers  # noqa: F401 - registers `moving`
 from tests.property.test_core import lenient, play
 from tests.property.world import GIB, Happen, Submit, World
 
-POLICIES = tuple(f"{order}+{Moving.name}" for order in ("fifo", "backfill", "srtf"))
+POLICIES = ("fifo+moving", "backfill+moving", "srtf+moving", "backfill+miso", "srtf+miso")
 
 ALONE, CUT, SHARED = frozenset({Mode.EXCLUSIVE}), frozenset({Mode.MIG}), frozenset({Mode.MPS})
 REQUESTS = (

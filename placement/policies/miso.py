@@ -1,0 +1,91 @@
+"""MIG slices by predicted speed: every GPU is cut as suits those who are on it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from placement.model import Job, Mode, Profile, Request
+from placement.partition import MigGeometry
+from placement.planning.miso import speeds_by_profile
+from placement.policies.base import Placement
+from placement.policies.offer import Offer
+
+_MODES = frozenset({Mode.MIG, Mode.EXCLUSIVE})
+
+USUAL_SPEEDS = ((0.0, 0.0), (1 / 7, 0.30), (2 / 7, 0.45), (3 / 7, 0.63), (4 / 7, 0.70), (1.0, 1.0))
+"""Part of the compute slices, and speed relative to the whole GPU, of a job of which nothing is known.
+
+Medians over the 24 models and batch sizes that MISO's authors measured on an A100 (SoCC'22, the published
+times per batch), straight lines between them."""
+
+
+class Miso(Placement):
+    """Slices on the GPU where the best partition for all who are there adds most speed (MISO, SoCC'22).
+
+    Residents are moved to other slices for it if that gains more than it costs; jobs that accept no slices,
+    or several GPUs, get whole GPUs.  A profile says how fast a job is on a slice by its ``steps_per_s`` for
+    ``MODEL/SLICE`` beside that for ``MODEL``; where it does not, :data:`USUAL_SPEEDS` stand.
+    Unlike MISO, speeds are not tried out under MPS first, and nobody is given a larger slice because another
+    job has ended.
+    """
+
+    name = "miso"
+    modes = _MODES
+    repartitions = True
+    recuts = True
+    idles = "it shares GPUs by slices alone, so jobs that accept neither slices nor whole GPUs get no place"
+
+    @staticmethod
+    def score(at: Offer) -> Any:
+        """Where no partition is sought: the fullest GPU."""
+        return at.gpu_left
+
+    def asks(self, job: Job) -> Request:
+        """Slices and whole GPUs alone, where the job accepts any."""
+        request = job.request
+        if request.modes & _MODES and not request.modes <= _MODES:
+            return replace(request, modes=request.modes & _MODES)
+        return request
+
+    def slice_speeds(
+        self, request: Request, profile: Profile | None, gpu_model: str, geometry: MigGeometry
+    ) -> Mapping[str, float]:
+        """Speeds on the slices that the request accepts and fits into."""
+        if Mode.MIG not in request.modes:
+            return {}
+        memory = request.memory_bytes
+        if memory is None and profile is not None:
+            memory = profile.memory_bytes
+        usual = {cut.compute_slices: usual_speed(cut.compute_slices / geometry.compute_slices)
+                 for cut in geometry.profiles}  # fmt: skip
+        speeds = speeds_by_profile(geometry, usual, memory)
+        if request.mig_profile is not None:
+            return {request.mig_profile: speeds.get(request.mig_profile, 1.0)}
+        least = request.compute_milli or 0
+        enough = {c.name for c in geometry.profiles if geometry.compute_milli(c) >= least}
+        known = _measured(profile, gpu_model)
+        return {name: known.get(name, speed) for name, speed in speeds.items() if name in enough}
+
+
+def usual_speed(part: float) -> float:
+    """The usual speed on a part of the compute slices, both from 0 to 1."""
+    for (low, below), (high, above) in itertools.pairwise(USUAL_SPEEDS):
+        if part <= high:
+            return below + (above - below) * (part - low) / (high - low)
+    return 1.0
+
+
+def _measured(profile: Profile | None, gpu_model: str) -> dict[str, float]:
+    """Speeds by slice as far as a profile has them."""
+    whole = None if profile is None else profile.solo_rate(gpu_model)
+    if profile is None or whole is None:
+        return {}
+    start = f"{gpu_model}/"
+    return {
+        name.removeprefix(start): rate / whole
+        for name, rate in profile.steps_per_s.items()
+        if name.startswith(start)
+    }

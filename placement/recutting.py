@@ -1,0 +1,183 @@
+"""Which slice of which GPU a job gets, and who gets another slice for it, by the speeds that slices give."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from placement import columns as k
+from placement.ledger import Ledger
+from placement.lifecycle import JobRecord
+from placement.lodgings import Tenancy
+from placement.model import Assignment, Mode, Share, model_matches
+from placement.noise import draw
+from placement.partition import (
+    DEFAULT_COSTS,
+    Change,
+    Instance,
+    MigGeometry,
+    Price,
+    Prospect,
+    Setup,
+    TransitionCosts,
+    net_gain,
+    repartition,
+    state_of,
+    transition,
+)
+from placement.planning.miso import MigPlan, best_partition
+from placement.preemption import Wish
+from placement.repartition import CANDIDATES, WINDOW_NODES, Plan, Relocation, horizon_s, movable
+from placement.search import Search
+
+Speeds = Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class _Board:
+    """A GPU that may be cut anew: those who may get another slice, what they run at now, and the rest."""
+
+    node_id: str
+    uuid: str
+    geometry: MigGeometry
+    free: list[tuple[JobRecord, Instance, Speeds]]
+    staying: list[Instance]
+
+
+class Recutting:
+    """Plans for jobs of one worker and one GPU, among the GPUs of a bounded window that have most free."""
+
+    def __init__(self, search: Search, ledger: Ledger, costs: TransitionCosts = DEFAULT_COSTS) -> None:
+        self._search = search
+        self._cluster = search.cluster
+        self._ledger = ledger
+        self._costs = costs
+
+    def plan(self, wish: Wish) -> Plan | None:
+        """The plan that brings most after its price; None where the job fits into no slice now."""
+        job, request = wish.record.job, wish.demand.request
+        if job.workers != 1 or request.gpus != 1 or request.max_slowdown is not None:
+            return None
+        best: Plan | None = None
+        for row, slot in self._candidates(wish):
+            board = self._board(wish, row, slot)
+            speeds = self._speeds(wish.record, board.uuid, board.geometry)
+            for plan in self._plans_on(wish, board, speeds) if speeds else ():
+                if plan.net > 0 and (best is None or plan.net > best.net):
+                    best = plan
+        return best
+
+    def _candidates(self, wish: Wish) -> list[tuple[int, int]]:
+        """Rows and slots of GPUs that are cut or empty, those with most free compute first."""
+        cluster, request = self._cluster, wish.demand.request
+        count = len(cluster.members)
+        begin = draw(0, wish.record.job.sequence, 0, count) if count > WINDOW_NODES else 0
+        rows = (np.arange(min(count, WINDOW_NODES), dtype=np.int64) + begin) % max(count, 1)
+        suits = [
+            geometry is not None
+            and (not request.gpu_models or any(model_matches(each, model) for each in request.gpu_models))
+            for (model, _memory), geometry in zip(cluster.kinds, cluster.geometries, strict=True)
+        ]
+        gpus, nodes = cluster.gpus[rows], cluster.nodes[rows]
+        if not suits or not gpus.size:
+            return []
+        usable = np.isin(gpus[:, :, k.MODE], (k.EMPTY, k.MIG)) & np.array(suits)[gpus[:, :, k.MODEL]]
+        usable[(nodes[:, k.UP] == 0) | (nodes[:, k.CPU_FREE] < request.cpu_milli)] = False
+        usable[nodes[:, k.RAM_FREE] < request.ram_bytes] = False
+        places = np.flatnonzero(usable)
+        order = np.argsort(-gpus[:, :, k.FREE_MILLI].ravel()[places], kind="stable")[:CANDIDATES]
+        width = gpus.shape[1]
+        return [(int(rows[place // width]), int(place % width)) for place in places[order].tolist()]
+
+    def _board(self, wish: Wish, row: int, slot: int) -> _Board:
+        node = self._cluster.members[row]
+        uuid = node.gpus[slot].uuid
+        geometry = self._cluster.geometries[self._cluster.gpus.item(row, slot, k.MODEL)]
+        assert geometry is not None  # noqa: S101 - only such are candidates
+        board = _Board(node.node_id, uuid, geometry, [], [])
+        for tenancy in self._cluster.residents(uuid):
+            present = _instance(tenancy)
+            record = None if wish.record.job.immediate else movable(self._ledger, tenancy.job_id, wish.now_s)
+            speeds = {} if record is None else self._speeds(record, uuid, geometry)
+            single = record is not None and record.job.request.gpus == 1
+            if record is None or not single or present.profile not in speeds:
+                board.staying.append(present)
+            else:
+                board.free.append((record, present, speeds))
+        return board
+
+    def _speeds(self, record: JobRecord, uuid: str, geometry: MigGeometry) -> Speeds:
+        """Speeds on the slices that would do for a job; none for one that has been promised a speed."""
+        placement, job = self._search.placement, record.job
+        if job.request.max_slowdown is not None:
+            return {}
+        profile, model = self._ledger.profile_of(job), self._cluster.gpu(uuid).model
+        return placement.slice_speeds(placement.asks(job), profile, model, geometry)
+
+    def _plans_on(self, wish: Wish, board: _Board, speeds: Speeds) -> Iterable[Plan]:
+        """The best partition without moving anybody, and the best of all."""
+        standing = [present for _record, present, _speeds in board.free]
+        still = best_partition(board.geometry, [speeds], staying=[*board.staying, *standing])
+        if still is not None:
+            seat = _roomiest(board, still.instances[0].profile)
+            yield self._priced(wish, board, MigPlan((seat, *standing), still.score), speeds)
+        if board.free:
+            jobs = [speeds, *(self._with_inertia(wish, now, known) for _record, now, known in board.free)]
+            found = best_partition(board.geometry, jobs, staying=board.staying, present=[None, *standing])
+            if found is not None:
+                yield self._priced(wish, board, found, speeds)
+
+    def _with_inertia(self, wish: Wish, present: Instance, speeds: Speeds) -> Speeds:
+        """The speeds, that of the present slice raised by what a move would cost, spread over its gain."""
+        costs = self._costs
+        delay_s = costs.drain_s + costs.destroy_s + costs.create_s
+        lasting_s = max(horizon_s(wish, []) - delay_s, 1.0)
+        stays = speeds[present.profile] * (1 + (delay_s + costs.restore_s) / lasting_s)
+        return {**speeds, present.profile: stays}
+
+    def _priced(self, wish: Wish, board: _Board, layout: MigPlan, speeds: Speeds) -> Plan:
+        seats = layout.instances[1:]
+        moved = [
+            (resident, seat) for resident, seat in zip(board.free, seats, strict=True) if resident[1] != seat
+        ]
+        gain = speeds[layout.instances[0].profile]
+        gain += sum(known[seat.profile] - known[now.profile] for (_r, now, known), seat in moved)
+        prospect = Prospect(
+            gain_gpus=gain,
+            horizon_s=horizon_s(wish, [record for (record, _now, _known), _seat in moved]),
+            held_gpus=sum(known[now.profile] for (_record, now, known), _seat in moved),
+        )
+        price = self._price(board, [now for (_r, now, _k), _seat in moved], layout.instances)
+        return Plan(
+            (self._assignment(board, layout.instances[0]),),
+            tuple(Relocation(r.job.job_id, (self._assignment(board, seat),)) for (r, _n, _k), seat in moved),
+            price,
+            net_gain(price, prospect, self._costs),
+        )
+
+    def _price(self, board: _Board, gone: Sequence[Instance], seats: Sequence[Instance]) -> Price:
+        if not board.free and not board.staying:
+            opened = transition(Setup(self._cluster.gpu(board.uuid).model), Mode.MIG, self._costs)
+            return opened if isinstance(opened, Price) else Price()
+        return repartition(Change(tuple(gone), tuple(seats), moved=len(gone)), self._costs)
+
+    def _assignment(self, board: _Board, seat: Instance) -> Assignment:
+        cut = board.geometry.profiles[board.geometry.profile_index(seat.profile)]
+        share = Share(
+            *(board.uuid, Mode.MIG, board.geometry.compute_milli(cut), cut.memory_bytes, cut.name, seat.start)
+        )
+        return Assignment(0, board.node_id, (share,))
+
+
+def _roomiest(board: _Board, profile: str) -> Instance:
+    """The free slice of a profile that leaves most places for others."""
+    standing = [present for _record, present, _speeds in board.free]
+    state = state_of(board.geometry, [*board.staying, *standing]) or 0
+    return Instance(profile, int(board.geometry.start[state, board.geometry.profile_index(profile)]))
+
+
+def _instance(tenancy: Tenancy) -> Instance:
+    share = tenancy.share
+    return Instance(share.mig_profile or "", -1 if share.mig_start is None else share.mig_start)
