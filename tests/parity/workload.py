@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from placement.model import Isolation, Mode, Node, Profile, Request
+from placement.model import Devices, Isolation, Level, Mode, Node, Profile, Request, Together
 from placement.model.hardware import node_from_short_form
 from placement.trace import TraceRow
 
@@ -58,6 +58,8 @@ def _shape(draw: random.Random) -> tuple[Request, int]:
         (Request(gpus=1, compute_milli=500, memory_bytes=20 * GIB), 6),
         (Request(gpus=0, cpu_milli=2000, ram_bytes=GIB), 1),
         (Request(gpus=9), 1),
+        (Request(gpus=2, compute_milli=200, memory_bytes=4 * GIB, devices=Devices.SAME), 1),
+        (Request(gpus=1, together=Together(Level.NODE, required=True)), 3),
     )
-    weights = (4, 3, 1, 6, 4, 3, 3, 4, 3, 1, 2, 0.3)
+    weights = (4, 3, 1, 6, 4, 3, 3, 4, 3, 1, 2, 0.3, 3, 2)
     return draw.choices(shapes, weights)[0]
