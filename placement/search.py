@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -22,6 +21,7 @@ from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.company import Company
 from placement.engine import Engine, choice_of, workers_of
+from placement.gangs import Gangs
 from placement.interference import InterferenceModel
 from placement.kernels import pick_slots
 from placement.lodgings import Holder
@@ -29,21 +29,18 @@ from placement.model import (
     Assignment,
     Isolation,
     Job,
-    Level,
     Profile,
     Reason,
     Request,
     Share,
     StateError,
-    Together,
-    model_matches,
 )
 from placement.noise import draw
 from placement.options import Options
 from placement.partition import MODE_ORDER
 from placement.policies import Measure, Placement
 from placement.prices import Prices
-from placement.topology import GATHERED, Topology, aligned, by_room, levels_of, roomiest
+from placement.topology import Topology, aligned
 
 SIGHT = 100
 """A bounded look ends after so many nodes that could hold the request."""
@@ -84,7 +81,7 @@ class Search:
         self._scores = type(placement).score, type(placement).within
         self._engine = Engine(self._scores, compiled=options.compiled)
         self._company = Company(cluster, placement, belief)
-        self._topology = Topology(cluster)
+        self._gangs = Gangs(Topology(cluster), self._workers_by_row, gathers=placement.gathers)
         self._crowds: dict[tuple[Request, str | None], Crowd] = {}
         self._demands: dict[tuple[Request, str | None, str | None], Demand] = {}
         self._asks: dict[tuple[Request, str | None], Ask] = {}
@@ -266,8 +263,6 @@ class Search:
     def workers_that_fit(self, demand: Demand) -> int:
         """An upper bound of how many workers fit now; exact for one GPU a worker, promises aside."""
         ask = self._look(self.ask_of(demand))
-        if demand.rows is not None:
-            return int(self._workers_by_row(demand)[demand.rows].sum())
         workers = ask.workers
         for _score, row, info in self._aside(ask, demand.asker, self._own_rows(demand)):
             workers += workers_of(info) - workers_of(ask.infos.item(row))
@@ -324,8 +319,8 @@ class Search:
     def place(self, holder: Holder, demand: Demand, job: Job) -> tuple[Assignment, ...] | None:
         """Allocate all workers of a job, or nothing and None.
 
-        A gang that shall be together is tried in each domain with room for it, see :meth:`_scopes`.  If it
-        does not fit where each worker takes its best place, all of one mode may.
+        A gang that shall be together is tried in each domain with room for it, see :mod:`placement.gangs`.
+        If it does not fit where each worker takes its best place, all of one mode may.
         """
         for attempt in self._attempts(demand, job):
             placed = self._place_workers(holder, attempt, job)
@@ -335,68 +330,17 @@ class Search:
         return None
 
     def _attempts(self, demand: Demand, job: Job, *, or_most: bool = False) -> Iterator[Demand]:
-        """The demand in each scope, and for a gang that may use several modes the same in one mode each.
-
-        With ``or_most`` a gang that must be together is also tried where most of it may fit.
-        """
+        """The demand in each scope, and for a gang that may use several modes the same in one mode each."""
         if job.workers == 1:
             yield demand
             return
-        for scope in self._scopes(demand, job, or_most=or_most):
+        for scope in self._gangs.scopes(demand, job.workers, or_most=or_most):
             yield scope
             ranks = self.ask_of(scope).ranks
             if len(ranks) > 1 and job.request.gpus:
                 for rank in ranks:
                     modes = frozenset({MODE_ORDER[rank]})
                     yield replace(scope, request=replace(scope.request, modes=modes), ask=None)
-
-    def _scopes(self, demand: Demand, job: Job, *, or_most: bool) -> Iterator[Demand]:
-        """The demand bound to each domain with room for all workers, and unbound if that is not required.
-
-        The tightest level comes first; on each the domain in which the least is left, ties by name.
-        """
-        wish = demand.request.together or (GATHERED if self.placement.gathers else None)
-        if wish is None:
-            yield demand
-            return
-        for level in levels_of(wish):
-            yield from self._on_level(demand, job.workers, level, wish)
-        if not wish.required:
-            yield demand
-        elif or_most:
-            yield from self._where_most(demand, wish)
-
-    def _on_level(self, demand: Demand, wanted: int, level: Level, wish: Together) -> Iterator[Demand]:
-        if level is Level.GPU_TYPE:
-            typed = [(self.workers_that_fit(each), each) for each in self._typed(demand)]
-            enough = [pair for pair in typed if pair[0] >= wanted]
-            yield from (each for _workers, each in sorted(enough, key=itemgetter(0)))
-            return
-        domains = self._topology.domains(level, wish.level)
-        for rows in by_room(domains, self._workers_by_row(demand), wanted):
-            yield replace(demand, rows=rows)
-
-    def _where_most(self, demand: Demand, wish: Together) -> Iterator[Demand]:
-        if wish.level is Level.GPU_TYPE:
-            yield from sorted(self._typed(demand), key=self.workers_that_fit, reverse=True)[:1]
-            return
-        for level in levels_of(wish):
-            domains = self._topology.domains(level, wish.level)
-            yield replace(demand, rows=roomiest(domains, self._workers_by_row(demand)))
-
-    def _typed(self, demand: Demand) -> list[Demand]:
-        """The demand for each GPU model alone that would do."""
-        chosen = demand.request.gpu_models
-        return [
-            replace(
-                demand,
-                request=replace(demand.request, gpu_models=(model,)),
-                rows=self._topology.of_model(model),
-                ask=None,
-            )
-            for model in self._topology.models()
-            if not chosen or any(model_matches(selector, model) for selector in chosen)
-        ]
 
     def _take_back(self, holder: Holder, placed: list[Assignment]) -> None:
         for assignment in placed:
