@@ -32,7 +32,7 @@ NAMED = [
 ]
 ALL = (
     *("fifo", "backfill", "srtf", "cotenant", "best-fit", "worst-fit", "spread", "random", "dot-product"),
-    *("clustering", "packing", "fgd", "gandiva", "lucid", "hived", "parvagpu"),
+    *("clustering", "packing", "fgd", "gandiva", "lucid", "hived", "parvagpu", "miso"),
 )
 PLACEMENT_NAMES = ", ".join(ALL[3:])
 REFUSED = [
