@@ -173,7 +173,7 @@ def test_a_waiting_job_that_the_core_fails_on_later_is_rejected_and_the_others_r
         return step(self, *arguments)  # type: ignore[arg-type]
 
     def fragile_restore(*arguments: object, **more: object) -> object:
-        refuse(arguments[-1].records)  # type: ignore[attr-defined]
+        refuse(arguments[2].records)  # type: ignore[attr-defined]
         return restore(*arguments, **more)  # type: ignore[arg-type]
 
     def refuse(records: Iterable[JobRecord]) -> None:

@@ -235,7 +235,7 @@ def test_what_is_wrong_is_said_before_what_is_missing(words, what, capsys):
     assert main(["simulate", *words]) == 2
     printed = capsys.readouterr()
     assert what in printed.err
-    assert "cluster" not in printed.err
+    assert "cluster:" not in printed.err
 
 
 def test_generate_then_simulate(tmp_path, capsys):
