@@ -132,6 +132,7 @@ def compile_ask(
         0 if placement.any_mode else MODE_STEP,
         int(placement.weighs),
         sum(1 << rank for rank, by_mode in enumerate(needs) if any(by_mode)),
+        *_quick_test(needs, terms),
     ]
     ask = Ask(
         request,
@@ -145,6 +146,22 @@ def compile_ask(
     ask.least_milli, ask.least_memory = _least_milli(needs), _least_memory(needs)
     ask.only_whole = entries[k.OFFERED] == 1 << k.EXCLUSIVE_RANK
     return ask
+
+
+def _quick_test(needs: list[list[Need | None]], terms: list[list[list[int]]]) -> tuple[int, int, int, int]:
+    """Kinds of GPU that would do, least compute by mode, MIG profiles: what rules out most nodes at once."""
+    kinds = {kind for by_mode in needs for kind, need in enumerate(by_mode) if need is not None}
+    least = [
+        min((term[k.MILLI] for term in terms[rank] if term[k.MILLI]), default=0)
+        for rank in (k.MPS_RANK, k.TIMESLICE_RANK)
+    ]
+    profiles = {need.mig_profile for need in needs[k.MIG_RANK] if need is not None} - {None}
+    return (
+        sum(1 << kind for kind in {min(kind, k.BIT_LIMIT) for kind in kinds}),
+        least[0],
+        least[1],
+        sum(1 << profile for profile in profiles if profile is not None),
+    )
 
 
 _NOTHING = [0] * k.TERM_COLUMNS

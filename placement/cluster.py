@@ -22,6 +22,7 @@ from placement.mix import Mix
 from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Share, StateError
 from placement.neighbourhood import NeighbourhoodTable
 from placement.partition import MigGeometry
+from placement.summaries import summarise
 
 LOG_LIMIT = 1 << 16
 NUMBERS_LIMIT = 1 << 18
@@ -150,15 +151,9 @@ class Cluster:
             self._slot[gpu.uuid] = node.node_id, j
             self.gpus[row, j] = self.figures.bare(gpu)
         count = len(node.gpus)
-        self.nodes[row] = (
-            limit(node.cpu_milli),
-            limit(node.ram_bytes),
-            WHOLE_GPU_MILLI * count,
-            count,
-            node.node_id not in self._down,
-            count,
-            0,
-        )
+        free = limit(node.cpu_milli), limit(node.ram_bytes), WHOLE_GPU_MILLI * count
+        self.nodes[row, : k.MODELS] = (*free, count, node.node_id not in self._down, count, 0)
+        summarise(self.gpus[row], self.nodes[row], self.figures.placeable)
 
     def _forget_log(self) -> None:
         """Make every reader of the log look at all rows again."""
@@ -314,6 +309,8 @@ class Cluster:
                 else:
                     self._move_out(row, place, (holder.job_id, assignment.worker))
         self._count_shape(row, assignment, -sign)
+        if assignment.shares:
+            summarise(self.gpus[row], self.nodes[row], self.figures.placeable)
         self._touch(row)
 
     def _move_in(self, row: int, place: tuple[str, int], holder: Holder, what: tuple[int, Share]) -> None:

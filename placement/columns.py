@@ -40,13 +40,30 @@ EMPTY, EXCLUSIVE, MIG, MPS, TIMESLICE, ABSENT = range(6)
 """Columns of a GPU.  USABLE: which usual requests could use it; the last four: sums over its residents."""
 GPU_COLUMNS = 14
 
-CPU_FREE, RAM_FREE, FREE_SUM, EMPTIES, UP, SIZE, SHAPES = range(7)
-"""Columns of a node.  SIZE: its GPUs; SHAPES: kinds of workers there, see Offer.shapes."""
-NODE_COLUMNS = 7
+CPU_FREE, RAM_FREE, FREE_SUM, EMPTIES, UP, SIZE, SHAPES, MODELS, MOST_MPS, MOST_TIMESLICE, PLACEABLE = range(
+    11
+)
+"""Columns of a node.  SIZE: its GPUs; SHAPES: kinds of workers there, see Offer.shapes; MODELS: mask of its
+GPU kinds.  What one GPU could offer at most: compute as a share in either mode, mask of MIG profiles."""
+NODE_COLUMNS = 11
 
-GPUS, CPU, RAM, ASKER, ISOLATING, MODE_STEP, WEIGHS, OFFERED = range(8)
-"""Entries of a compiled request; OFFERED is a mask of the ranks of modes that some GPU could serve."""
-ASK_ENTRIES = 8
+(
+    GPUS,
+    CPU,
+    RAM,
+    ASKER,
+    ISOLATING,
+    MODE_STEP,
+    WEIGHS,
+    OFFERED,
+    SERVED_BY,
+    LEAST_MPS,
+    LEAST_TIMESLICE,
+    PROFILES,
+) = range(12)
+"""Entries of a compiled request.  OFFERED: mask of the ranks of modes that some GPU could serve; SERVED_BY:
+mask of GPU kinds; the least compute per GPU by mode, and the mask of MIG profiles that would do."""
+ASK_ENTRIES = 12
 
 STRANDED, FORGONE = 1, 2
 """What a policy weighs, see Placement.weighs."""
@@ -78,6 +95,9 @@ TERM_COLUMNS = 13
 
 MOST_SHAPES = 62
 """Workers of more whole GPUs than this count as of this many."""
+
+BIT_LIMIT = 62
+"""Kinds of GPUs beyond this share the last bit of a mask."""
 
 SLOTS = 64
 """A choice is coded as rank x SLOTS + slot."""

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from placement import columns, fragments, kernels, measures, mix, vectorised, worth
+from placement import access, columns, fragments, kernels, measures, mix, vectorised, worth
 from placement import columns as k
+from placement.access import entries_of, node_of
 from placement.columns import Ints
 from placement.jit import compiled, numba, register_jitable
-from placement.kernels import Score, Scores, node_offer
+from placement.kernels import Score, Scores, may_hold, node_offer
 from placement.policies import Placement
 from placement.policies import offer as offers
 
@@ -50,7 +51,7 @@ def _stamp(scores: Scores) -> int:
     The compiler's cache looks at the loop's own file and at what it closes over; so it closes over this.
     """
     own = (sys.modules[score.__module__] for score in scores)
-    parts = (kernels, measures, worth, fragments, mix, columns, offers, *own)
+    parts = (kernels, measures, worth, fragments, mix, access, columns, offers, *own)
     return zlib.crc32("".join(map(inspect.getsource, parts)).encode())
 
 
@@ -66,6 +67,8 @@ def _make_walk(scores_of: Scores, stamp: int) -> Callable[..., tuple[int, int]]:
         rows, begin, done, most, gpus, nodes, ask, terms, refused, start, room, mix, found, scores, infos
     ):
         result = 0 if stamp >= 0 else 1
+        entries = entries_of(ask)
+        with_gpus = entries[k.GPUS] > 0
         size = len(nodes)
         end = len(rows) if most == 0 else size
         while done < end and (most == 0 or result < most):
@@ -73,9 +76,12 @@ def _make_walk(scores_of: Scores, stamp: int) -> Callable[..., tuple[int, int]]:
             if i >= size:
                 i -= size
             done += 1
-            value, workers, choice = node_offer(
-                gpus[i], nodes[i], ask, (terms, refused, start, room, mix), (score, within)
-            )
+            node = node_of(nodes, i)
+            value, workers, choice = k.BAD, 0, 0
+            if not with_gpus or may_hold(node, entries):
+                value, workers, choice = node_offer(
+                    gpus[i], node, entries, (terms, refused, start, room, mix), (score, within)
+                )
             workers = min(workers, 1048576)
             if most == 0:
                 result += workers - (infos[i] >> 8)

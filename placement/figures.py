@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from placement import columns as k
 from placement import fragments
 from placement.columns import Ints
@@ -22,6 +24,9 @@ SEVERAL = -2
 """Value of a GPU's TENANT column when several tenants share it; one tenant is its number, nobody -1."""
 
 
+_STATES = 1 << 12
+
+
 def limit(amount: int | None) -> int:
     """An amount, or unlimited where none is stated."""
     return UNLIMITED if amount is None else amount
@@ -34,6 +39,7 @@ class Figures:
         kinds: model and memory of each kind; geometries: its MIG geometry, None without MIG.
         mix: the requests that are usual here.
         mix_tables: see :func:`placement.mix_tables.compile_mix`; anew whenever a kind is added.
+        placeable: int64 [kinds, states], mask of the MIG profiles that have a start.
         neighbourhoods: numbers of the sets of residents that have been met.
     """
 
@@ -47,6 +53,7 @@ class Figures:
         self._tables: list[int] = []
         self.mix_tables: Ints = compile_mix(mix, (), ())
         self._weighs = bool(mix)
+        self.placeable: Ints = np.zeros((0, _STATES), np.int64)
 
     def learn_kinds(self, gpus: Sequence[Gpu]) -> bool:
         """Number the kinds of these GPUs; gives whether there are new ones."""
@@ -57,6 +64,7 @@ class Figures:
             self.geometries.append(geometry_of(kind[0]))
             self._clients.append(mps_max_clients(kind[0]))
         if new:
+            self.placeable = np.array([_placeable(geometry) for geometry in self.geometries], np.int64)
             self.use_mix(self.mix)
         return bool(new)
 
@@ -122,6 +130,15 @@ class Figures:
             return 0
         plane = fragments.MPS_PLANE if mode == k.MPS else fragments.TIMESLICE_PLANE
         return fragments.usable_share(plane, kind, max(free[0], 0), free[1], self._tables)
+
+
+def _placeable(geometry: MigGeometry | None) -> Ints:
+    """Mask of the profiles that have a start, by occupancy."""
+    masks = np.zeros(_STATES, np.int64)
+    if geometry is not None:
+        for profile in range(len(geometry.profiles)):
+            masks |= np.where(geometry.start[:, profile] >= 0, 1 << profile, 0)
+    return masks
 
 
 def _with_slice(geometry: MigGeometry, state: int, share: Share) -> int:

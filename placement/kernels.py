@@ -13,6 +13,7 @@ from typing import Any
 
 from placement import columns as k
 from placement import worth as w
+from placement.access import cell, gpu_of, is_refused, term_of
 from placement.columns import Row, Table, Tables
 from placement.jit import register_jitable
 from placement.measures import node_sums, stranding, stranding_of_whole
@@ -26,17 +27,15 @@ Scores = tuple[Score, Score]
 @register_jitable
 def left_on_gpu(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int:
     """Compute left on a GPU after taking one share, in thousandths; -1 if the share does not fit."""
-    _terms, refused, start, _room, _mix = tables
     mode = gpu[k.MODE]
     if term[k.MILLI] == 0 or (mode != k.EMPTY and mode != k.MODE_OF_RANK[rank]):
         return -1
-    number = gpu[k.NEIGHBOURHOOD]
-    if number < len(refused[rank]) and refused[rank][number] != 0:
+    if is_refused(tables[1], rank, gpu[k.NEIGHBOURHOOD]):
         return -1
     if rank == k.EXCLUSIVE_RANK:
         return 0 if mode == k.EMPTY else -1
     if rank == k.MIG_RANK:
-        if start[gpu[k.MODEL]][gpu[k.MIG_STATE]][term[k.PROFILE]] < 0:
+        if cell(tables[2], gpu[k.MODEL], gpu[k.MIG_STATE], term[k.PROFILE]) < 0:
             return -1
         used = (gpu[k.MIG_STATE] >> 8) & 7
         return (term[k.SLICES] - used - term[k.CUT]) * 1000 // term[k.SLICES]
@@ -61,7 +60,7 @@ def room_on_gpu(gpu: Row, rank: int, term: Row, tables: Tables) -> int:
     if rank == k.EXCLUSIVE_RANK:
         return 1
     if rank == k.MIG_RANK:
-        return tables[3][gpu[k.MODEL]][gpu[k.MIG_STATE]][term[k.PROFILE]]
+        return int(cell(tables[3], gpu[k.MODEL], gpu[k.MIG_STATE], term[k.PROFILE]))
     shares = gpu[k.FREE_MILLI] // term[k.MILLI]
     if term[k.MEMORY] > 0:
         shares = min(shares, gpu[k.FREE_MEMORY] // term[k.MEMORY])
@@ -82,6 +81,20 @@ def workers_beside_gpus(node: Row, ask: Row) -> int:
 
 
 @register_jitable
+def may_hold(node: Row, ask: Row) -> bool:
+    """Whether a node could hold a request with GPUs, as far as can be told without looking at them."""
+    if (node[k.MODELS] & ask[k.SERVED_BY]) == 0:
+        return False
+    offered = ask[k.OFFERED]
+    return (
+        (offered & 1 != 0 and node[k.MOST_MPS] >= ask[k.LEAST_MPS])
+        or (offered & 2 != 0 and node[k.MOST_TIMESLICE] >= ask[k.LEAST_TIMESLICE])
+        or (offered & 4 != 0 and node[k.PLACEABLE] & ask[k.PROFILES] != 0)
+        or (offered & 8 != 0 and node[k.EMPTIES] >= ask[k.GPUS])
+    )
+
+
+@register_jitable
 def _gpu_offer(
     gpu: Row, node: Row, ask: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]
 ) -> Offer:
@@ -96,7 +109,8 @@ def _gpu_offer(
         strand = stranding(gpu, choice, context)
     elif ask[k.WEIGHS] == k.FORGONE:
         forgone = w.worth_lost(gpu, choice, term, context[2])
-        forgone += w.lost_beside(node, ask, taken, (gpu[k.MODEL], 1 if empty else 0), context[2][4])
+        which = gpu[k.MODEL], 1 if empty else 0
+        forgone += w.lost_beside(node, ask, taken, which, (context[0], context[2][4]))
     return Offer(
         rank,
         taken,
@@ -127,11 +141,11 @@ def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores)
     """
     workers = workers_beside_gpus(node, ask)
     wanted = ask[k.GPUS]
-    if workers <= 0:
+    if workers <= 0 or (wanted > 0 and not may_hold(node, ask)):
         return k.BAD, 0, 0
     if wanted == 0:
-        kind = gpus[0][k.MODEL] if len(gpus) > 0 else 0
-        return scores[0](_bare_offer(node, ask, kind, tables[4])), workers, 0
+        kind = gpu_of(gpus, 0)[k.MODEL] if len(gpus) > 0 else 0
+        return scores[0](_bare_offer(gpus, node, ask, kind, tables[4])), workers, 0
     if wanted == 1:
         best, shares, choice = _best_gpu(gpus, node, ask, tables, scores)
     else:
@@ -142,15 +156,16 @@ def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores)
 
 
 @register_jitable
-def _bare_offer(node: Row, ask: Row, kind: int, mix: Row) -> Offer:
+def _bare_offer(gpus: Table, node: Row, ask: Row, kind: int, mix: Row) -> Offer:
     cpu, ram = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM]
     size, empties, shapes = node[k.SIZE], node[k.EMPTIES], node[k.SHAPES]
-    forgone = 0
-    if ask[k.WEIGHS] == k.FORGONE and size > 0:
-        forgone = w.lost_beside(node, ask, 0, (kind, 0), mix)
-    return Offer(
-        0, 0, 0, node[k.FREE_SUM], ask[k.CPU], cpu, ram, size, empties, 0, 0, 0, shapes, 0, forgone, 0, 0, 0
-    )
+    strand = forgone = 0
+    if ask[k.WEIGHS] == k.STRANDED:
+        strand = stranding_of_whole(gpus, node, ask, mix)
+    elif ask[k.WEIGHS] == k.FORGONE and size > 0:
+        forgone = w.lost_beside(node, ask, 0, (kind, 0), (w.standing(node, ask, mix), mix))
+    rest = (node[k.FREE_SUM], ask[k.CPU], cpu, ram, size, empties, 0, 0, 0, shapes, strand, forgone)
+    return Offer(0, 0, 0, *rest, 0, 0, 0)
 
 
 @register_jitable
@@ -164,14 +179,22 @@ def _best_gpu(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
     choice = 0
     shares = 0
     summed = False
-    sums = (0, 0, 0, 0, 0)
+    sums = (0, 0, 0, 0, 0, 0)
+    empty_kind = -1
+    empty_room = 0
     for j in range(len(gpus)):
-        gpu = gpus[j]
+        gpu = gpu_of(gpus, j)
+        mode = gpu[k.MODE]
+        if mode == k.EXCLUSIVE or mode == k.ABSENT:
+            continue
+        if mode == k.EMPTY and gpu[k.MODEL] == empty_kind:  # as good as the one before, and behind it
+            shares += empty_room
+            continue
         room = 0
         for rank in range(k.RANKS):
-            if (ask[k.OFFERED] >> rank) & 1 == 0:
+            if (ask[k.OFFERED] >> rank) & 1 == 0 or (mode != k.EMPTY and mode != k.MODE_OF_RANK[rank]):
                 continue
-            term = terms[rank][gpu[k.MODEL]]
+            term = term_of(terms, rank, gpu[k.MODEL])
             left = left_on_gpu(gpu, rank, ask, term, tables)
             if left < 0:
                 continue
@@ -190,6 +213,9 @@ def _best_gpu(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
                 best_rank = rank
                 choice = rank * k.SLOTS + j
         shares += room
+        if mode == k.EMPTY:
+            empty_kind = gpu[k.MODEL]
+            empty_room = room
     return best, shares, choice
 
 
@@ -206,10 +232,11 @@ def _best_set(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
         fitting = 0
         room = 0
         for j in range(len(gpus)):
-            term = tables[0][rank][gpus[j][k.MODEL]]
-            if left_on_gpu(gpus[j], rank, ask, term, tables) >= 0:
+            gpu = gpu_of(gpus, j)
+            term = term_of(tables[0], rank, gpu[k.MODEL])
+            if left_on_gpu(gpu, rank, ask, term, tables) >= 0:
                 fitting += 1
-                room += room_on_gpu(gpus[j], rank, term, tables)
+                room += room_on_gpu(gpu, rank, term, tables)
         if fitting < wanted:
             continue
         shares += room // wanted
@@ -237,7 +264,8 @@ def _whole_offer(gpus: Table, node: Row, ask: Row, tables: Tables) -> Offer:
         strand = stranding_of_whole(gpus, node, ask, mix)
     elif ask[k.WEIGHS] == k.FORGONE:
         forgone = w.WHOLE_LOST * wanted
-        forgone += w.lost_beside(node, ask, taken, (gpus[0][k.MODEL], wanted), mix)
+        which = gpu_of(gpus, 0)[k.MODEL], wanted
+        forgone += w.lost_beside(node, ask, taken, which, (w.standing(node, ask, mix), mix))
     return Offer(
         k.EXCLUSIVE_RANK,
         taken,
@@ -284,10 +312,11 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         best_j = -1
         pick = Offer(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
         for j in range(len(gpus)):
-            term = tables[0][rank][gpus[j][k.MODEL]]
-            left = left_on_gpu(gpus[j], rank, ask, term, tables)
+            gpu = gpu_of(gpus, j)
+            term = term_of(tables[0], rank, gpu[k.MODEL])
+            left = left_on_gpu(gpu, rank, ask, term, tables)
             if left >= 0:
-                offer = _gpu_offer(gpus[j], node, ask, (rank, left), (sums, term, tables))
+                offer = _gpu_offer(gpu, node, ask, (rank, left), (sums, term, tables))
                 value = score(offer)
                 inside = within(offer)
                 later = inside > last_within or (inside == last_within and j > last_j)

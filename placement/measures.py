@@ -9,6 +9,8 @@ from typing import Any
 
 from placement import columns as k
 from placement import fragments as f
+from placement import worth as w
+from placement.access import cell, gpu_of
 from placement.columns import Row, Table, Tables
 from placement.jit import register_jitable
 from placement.mix import WHOLE
@@ -25,7 +27,7 @@ def stranded(gpus: Table, runnable: int, without: int, mix: Row) -> int:
     """Stranded compute of a node that can run some usual requests, its first empty GPUs left out."""
     total = 0
     for j in range(len(gpus)):
-        gpu = gpus[j]
+        gpu = gpu_of(gpus, j)
         if without > 0 and gpu[k.MODE] == k.EMPTY:
             without -= 1
         elif gpu[k.MODE] != k.ABSENT:
@@ -36,10 +38,10 @@ def stranded(gpus: Table, runnable: int, without: int, mix: Row) -> int:
 @register_jitable
 def usable_after(gpu: Row, rank: int, left: int, term: Row, tables: Tables) -> int:
     """Which usual requests could use a GPU after one more share of this mode."""
-    _terms, _refused, start, _room, mix = tables
+    mix = tables[4]
     kind = gpu[k.MODEL]
     if rank == k.MIG_RANK:
-        first = int(start[kind][gpu[k.MIG_STATE]][term[k.PROFILE]])  # the tables may be of 8 bits
+        first = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # may be of 8 bits
         state = gpu[k.MIG_STATE] | (((1 << term[k.CELLS]) - 1) << first) | (term[k.MEDIA] << 11)
         return f.usable_slices(kind, state + (term[k.CUT] << 8), mix)
     if gpu[k.CLIENTS] + 1 >= term[k.CLIENT_LIMIT]:
@@ -48,10 +50,16 @@ def usable_after(gpu: Row, rank: int, left: int, term: Row, tables: Tables) -> i
 
 
 @register_jitable
-def node_sums(gpus: Table, node: Row, ask: Row, mix: Row) -> tuple[int, int, int, int, int]:
-    """Stranded now, and after without and with an empty GPU less; and what can run in the latter two."""
+def node_sums(gpus: Table, node: Row, ask: Row, mix: Row) -> tuple[int, int, int, int, int, int]:
+    """What all offers of a node share.
+
+    Stranded compute now, and after without and with an empty GPU less; and what can run in the latter two.
+    Or :func:`placement.worth.standing`.
+    """
+    if ask[k.WEIGHS] == k.FORGONE:
+        return w.standing(node, ask, mix)
     if ask[k.WEIGHS] != k.STRANDED:
-        return 0, 0, 0, 0, 0
+        return 0, 0, 0, 0, 0, 0
     empties = node[k.EMPTIES]
     now = f.runnable(node[k.CPU_FREE], node[k.RAM_FREE], mix) & f.by_empties(empties, mix)
     after = f.runnable(node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM], mix)
@@ -60,8 +68,8 @@ def node_sums(gpus: Table, node: Row, ask: Row, mix: Row) -> tuple[int, int, int
     total = stranded(gpus, now, 0, mix)
     beside_shut = total if shut == now else stranded(gpus, shut, 0, mix)
     if empties == 0 or opened == shut:
-        return total, beside_shut, beside_shut, shut, opened
-    return total, beside_shut, stranded(gpus, opened, 0, mix), shut, opened
+        return total, beside_shut, beside_shut, shut, opened, 0
+    return total, beside_shut, stranded(gpus, opened, 0, mix), shut, opened, 0
 
 
 @register_jitable
@@ -69,7 +77,7 @@ def stranding(gpu: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]) 
     """Growth of a node's stranded compute if a GPU takes one share."""
     rank, left = choice
     sums, term, tables = context
-    now, beside_shut, beside_opened, shut, opened = sums
+    now, beside_shut, beside_opened, shut, opened, _ = sums
     beside, runnable = (beside_opened, opened) if gpu[k.MODE] == k.EMPTY else (beside_shut, shut)
     mix = tables[4]
     before = stranded_on_gpu(gpu[k.FREE_MILLI], gpu[k.MODEL], gpu[k.USABLE] & runnable, mix)

@@ -32,17 +32,16 @@ Kinds = Sequence[tuple[str, int | None]]
     WORTH_AT,
     SLICES_AT,
     TOTALS_AT,
-    RATIOS_N,
     RATIOS_AT,
     BIG_N,
     BIG_AT,
     BIG_PRICES_AT,
     KIND_PRICES_AT,
-) = range(21)
+) = range(20)
 """Header of the compiled tables: how many entries there are, and where each table begins."""
-HEADER = 21
+HEADER = 20
 
-COUNTED = {CPU_AT: CPU_N, RAM_AT: RAM_N, MEMORY_AT: MEMORY_N, RATIOS_AT: RATIOS_N, BIG_AT: BIG_N}
+COUNTED = {CPU_AT: CPU_N, RAM_AT: RAM_N, MEMORY_AT: MEMORY_N, BIG_AT: BIG_N}
 """Tables whose number of entries is in the header, too."""
 
 

@@ -366,7 +366,7 @@ class Search:
         while True:
             row = self._best_row(ask, demand.rows, job, worker)
             best = ask.scores.item(row) if row >= 0 else k.BAD, row, 0
-            best = min([best, *self._aside(ask, demand.asker, own)])
+            best = min([*([best] if row not in own else []), *self._aside(ask, demand.asker, own)])
             if best[0] == k.BAD:
                 return None
             spot = self._spot(ask, demand, best[1], best[2] or ask.infos.item(row), (job, worker))
@@ -394,10 +394,13 @@ class Search:
         begin = draw(self._options.seed, job.sequence, worker, count)
         own = self._own_rows(demand)
         while done < count:
-            query = state, ask.entries, self._tables_of(ask)
+            # What has been refused in the past must not decide what is in sight.
+            terms, _refused, *tables = self._tables_of(ask)
+            query = state, ask.entries, (terms, np.zeros((k.RANKS, 0), np.int8), *tables)
             found, done = self._engine.sight(begin, done, query, self._sight)
             rows, scores, infos = (column[:found].tolist() for column in self._sight)
-            near = [*zip(scores, rows, infos, strict=True), *self._aside(ask, demand.asker, own)]
+            near = [place for place in zip(scores, rows, infos, strict=True) if place[1] not in own]
+            near += self._aside(ask, demand.asker, own)
             spot = self._best_of(near, ask, demand, (job, worker))
             if spot is not None:
                 return spot

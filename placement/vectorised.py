@@ -57,8 +57,8 @@ def _bare(sight: Sight) -> Ints:
     cpu, ram = node[:, k.CPU_FREE] - ask[k.CPU], node[:, k.RAM_FREE] - ask[k.RAM]
     size, empties, shapes = node[:, k.SIZE], node[:, k.EMPTIES], node[:, k.SHAPES]
     rest = (node[:, k.FREE_SUM], zero + ask[k.CPU], cpu, ram, size, empties, zero, zero, zero, shapes)
-    lost = zero + forgone_bare(sight)
-    return zero + sight.scores[0](Offer(zero, zero, zero, *rest, zero, lost, zero, zero, zero))
+    strand, lost = zero + stranding_of_whole(sight), zero + forgone_bare(sight)
+    return zero + sight.scores[0](Offer(zero, zero, zero, *rest, strand, lost, zero, zero, zero))
 
 
 def _ranks(ask: Ints) -> list[int]:

@@ -205,14 +205,11 @@ def _fed(milli: Ints, cpu: Ints, ram: Ints, mix: Ints) -> Ints:
     fed = np.zeros_like(milli)
     at = int(mix[f.RATIOS_AT])
     cores, mib = np.minimum(cpu, w.MUCH), np.minimum(ram >> 20, w.MUCH)
-    for _ in range(int(mix[f.RATIOS_N])):
+    for i, weight in enumerate(w.FEED_WEIGHTS):
         most = milli
-        if mix[at] > 0:
-            most = np.minimum(most, cores * 1000 // mix[at])
-        if mix[at + 1] > 0:
-            most = np.minimum(most, mib * 1000 // mix[at + 1])
-        fed = fed + mix[at + 2] * most
-        at += 3
+        if mix[at + i] > 0:
+            most = np.minimum(most, (mib if i == len(w.FEED_WEIGHTS) - 1 else cores) * 1000 // mix[at + i])
+        fed = fed + weight * most
     return fed // 8
 
 

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from placement import columns as k
 from placement import mix as f
+from placement.access import cell
 from placement.columns import Row, Tables
 from placement.jit import register_jitable
 
@@ -25,6 +26,9 @@ GPU_WEIGHT = 3
 
 WHOLE_LOST = GPU_WEIGHT * 1000 + 250
 """What taking a whole empty GPU loses: all its worth and all its best-fit bonus."""
+
+FEED_WEIGHTS = (8, 8, 8, 1, 8)
+"""Weights of the ratios of CPU and RAM, in eighths."""
 
 BIG_COLUMNS = 4
 """Columns of a usual request of several GPUs: CPU, RAM (MiB), GPUs, mask of GPU kinds."""
@@ -56,7 +60,7 @@ def worth_lost(gpu: Row, choice: tuple[int, int], term: Row, tables: Tables) -> 
         before = _of_share(kind, free, gpu[k.FREE_MEMORY], mix)
     after = 0
     if rank == k.MIG_RANK:
-        first = int(tables[2][kind][gpu[k.MIG_STATE]][term[k.PROFILE]])  # the tables may be of 8 bits
+        first = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # may be of 8 bits
         state = gpu[k.MIG_STATE] | (((1 << term[k.CELLS]) - 1) << first) | (term[k.MEDIA] << 11)
         after = mix[mix[f.SLICES_AT] + kind * 4096 + state + (term[k.CUT] << 8)]
     elif rank != k.EXCLUSIVE_RANK and gpu[k.CLIENTS] + 1 < term[k.CLIENT_LIMIT]:
@@ -65,20 +69,33 @@ def worth_lost(gpu: Row, choice: tuple[int, int], term: Row, tables: Tables) -> 
 
 
 @register_jitable
-def _fed(milli: int, cpu_milli: int, ram_bytes: int, mix: Row) -> int:
-    """Compute that CPU and RAM can feed, summed over the ratios of the mix."""
-    fed = 0
+def _quotas(cpu_milli: int, ram_bytes: int, mix: Row) -> tuple[int, int, int, int, int]:
+    """Compute that CPU (four ratios) and RAM (one) could feed, thousandths of a GPU."""
     at = mix[f.RATIOS_AT]
-    cpu, ram = min(cpu_milli, MUCH), min(ram_bytes >> 20, MUCH)
-    for _ in range(mix[f.RATIOS_N]):
-        most = milli
-        if mix[at] > 0:
-            most = min(most, cpu * 1000 // mix[at])
-        if mix[at + 1] > 0:
-            most = min(most, ram * 1000 // mix[at + 1])
-        fed += mix[at + 2] * most
-        at += 3
+    cpu, ram = min(cpu_milli, MUCH) * 1000, min(ram_bytes >> 20, MUCH) * 1000
+    return (
+        cpu // mix[at] if mix[at] > 0 else MUCH,
+        cpu // mix[at + 1] if mix[at + 1] > 0 else MUCH,
+        cpu // mix[at + 2] if mix[at + 2] > 0 else MUCH,
+        cpu // mix[at + 3] if mix[at + 3] > 0 else MUCH,
+        ram // mix[at + 4] if mix[at + 4] > 0 else MUCH,
+    )
+
+
+@register_jitable
+def _fed(milli: int, quotas: tuple[int, int, int, int, int]) -> int:
+    """What of so much free compute can be fed, weighed by :data:`FEED_WEIGHTS`, of eight."""
+    a, b, c, d, e = quotas
+    fed = 8 * (min(milli, a) + min(milli, b) + min(milli, c) + min(milli, e)) + min(milli, d)
     return fed // 8
+
+
+@register_jitable
+def standing(node: Row, ask: Row, mix: Row) -> tuple[int, int, int, int, int, int]:
+    """What can be fed of a node's free compute now, and what CPU and RAM could feed after a placement."""
+    before = _fed(node[k.FREE_SUM], _quotas(node[k.CPU_FREE], node[k.RAM_FREE], mix))
+    a, b, c, d, e = _quotas(node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM], mix)
+    return before, a, b, c, d, e
 
 
 @register_jitable
@@ -96,19 +113,21 @@ def _places(at: int, node: tuple[int, int, int, int], mix: Row) -> int:
 
 
 @register_jitable
-def lost_beside(node: Row, ask: Row, taken: int, which: tuple[int, int], mix: Row) -> int:
+def lost_beside(
+    node: Row, ask: Row, taken: int, which: tuple[int, int], context: tuple[tuple[int, ...], Row]
+) -> int:
     """What a node loses besides: ``taken`` thousandths; ``which``: kind of GPU and empty GPUs taken."""
     kind, opened = which
-    cpu, ram, free, empties = node[k.CPU_FREE], node[k.RAM_FREE], node[k.FREE_SUM], node[k.EMPTIES]
-    cpu_left, ram_left = cpu - ask[k.CPU], ram - ask[k.RAM]
-    lost = _fed(free, cpu, ram, mix) - _fed(free - taken, cpu_left, ram_left, mix)
+    (before, a, b, c, d, e), mix = context
+    lost = before - _fed(node[k.FREE_SUM] - taken, (a, b, c, d, e))
     lost += mix[mix[f.KIND_PRICES_AT] + kind] * taken // 1000
-    price_at, at = mix[f.BIG_PRICES_AT], mix[f.BIG_AT]
-    for _ in range(mix[f.BIG_N]):
-        price = mix[price_at]
+    price_at = mix[f.BIG_PRICES_AT]
+    for i in range(mix[f.BIG_N]):
+        price = mix[price_at + i]
         if price > 0:
-            before = _places(at, (kind, cpu, ram, empties), mix)
-            lost += price * (before - _places(at, (kind, cpu_left, ram_left, empties - opened), mix))
-        price_at += 1
-        at += BIG_COLUMNS
+            cpu, ram, empties = node[k.CPU_FREE], node[k.RAM_FREE], node[k.EMPTIES]
+            at = mix[f.BIG_AT] + i * BIG_COLUMNS
+            places = _places(at, (kind, cpu, ram, empties), mix)
+            rest = (kind, cpu - ask[k.CPU], ram - ask[k.RAM], empties - opened)
+            lost += price * (places - _places(at, rest, mix))
     return lost

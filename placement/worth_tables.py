@@ -15,9 +15,9 @@ from placement.model import WHOLE_GPU_MILLI, Mode
 from placement.packing_duals import residual_worth
 from placement.partition import MigGeometry, Need, needs_of
 
-CPU_RATIOS = ((800, 8), (900, 8), (1000, 8), (1400, 1))
-RAM_RATIOS = ((1000, 8),)
-"""Thousandths of the mean CPU and RAM that usual requests take per GPU, and weights in eighths."""
+CPU_RATIOS = (800, 900, 1000, 1400)
+RAM_RATIO = 1000
+"""Thousandths of the mean CPU and RAM that usual requests take per GPU."""
 
 _NO_STATES = np.zeros(1 << 12, np.int64)
 
@@ -69,15 +69,14 @@ def milli_of(usual: UsualRequest, kinds: Kinds) -> int:
 
 
 def _ratios(mix: Mix) -> Ints:
-    """CPU (thousandths) and RAM (MiB) per 1000 thousandths of a GPU, one of them 0, and weight, [ratios, 3]."""
+    """CPU (thousandths) at each ratio, and RAM (MiB), that go with 1000 thousandths of a GPU; 0: none."""
     with_gpus = [usual for usual in mix if usual.request.gpus]
     total = sum(u.weight * u.request.gpus * (u.request.compute_milli or WHOLE_GPU_MILLI) for u in with_gpus)
     if not total:
-        return np.zeros((1, 3), np.int64)
+        return np.zeros(len(CPU_RATIOS) + 1, np.int64)
     cpu = sum(u.weight * u.request.cpu_milli for u in with_gpus)
     ram = sum(u.weight * (u.request.ram_bytes >> 20) for u in with_gpus)
-    rows = [(ratio * cpu // total, 0, weight) for ratio, weight in CPU_RATIOS]
-    return np.array(rows + [(0, ratio * ram // total, weight) for ratio, weight in RAM_RATIOS], np.int64)
+    return np.array([*(ratio * cpu // total for ratio in CPU_RATIOS), RAM_RATIO * ram // total], np.int64)
 
 
 def _big_row(usual: UsualRequest, by_kind: list[dict[Mode, Need]]) -> tuple[int, int, int, int]:

@@ -29,7 +29,9 @@ def content(cluster: Cluster) -> list[Any]:
     tenants = {number: name for name, number in cluster._tenant_numbers.items()}
     bare = cluster.gpus.copy()
     bare[:, :, OWN] = 0
-    told: list[Any] = [bare.tolist(), cluster.nodes.tolist(), cluster.members, cluster.isolated_gpus]
+    nodes = cluster.nodes.copy()
+    nodes[:, k.MODELS] = 0  # a mask of kinds by their number, which is told by name below
+    told: list[Any] = [bare.tolist(), nodes.tolist(), cluster.members, cluster.isolated_gpus]
     for i, node in enumerate(cluster.members):
         for j, gpu in enumerate(node.gpus):
             figures = cluster.gpus[i, j]
