@@ -99,7 +99,7 @@ class Engine:
     def try_out(self, arrival: Arrival) -> tuple[Assignment, ...] | None:
         """The same without the review."""
         job, profile, request = arrival.job, arrival.profile, arrival.job.request
-        self._search.entered(job, profile)
+        self._search.entered(job)
         demand = self._search.demand(job, profile)
         if not self._search.promising(demand, job):
             return None
@@ -116,7 +116,7 @@ class Engine:
 
     def over(self, arrival: Arrival) -> None:
         """A job has ended, or was refused and does not wait."""
-        self._search.left(arrival.job, arrival.profile)
+        self._search.left(arrival.job)
         self._search.tidy()
 
     def release(self, job_id: str, assignments: Sequence[Assignment]) -> None:
@@ -134,8 +134,7 @@ class Engine:
         Of policies that do not weigh the modes, without the step that lies between them.
         """
         demand = self._search.demand(arrival.job, arrival.profile)
-        ask, row = self._search.ask_of(demand), self.cluster.row_of(assignment.node_id)
-        score = self._search._aside(ask, demand.asker, [row])[0][0]
+        score = self._search.score_on(demand, self.cluster.row_of(assignment.node_id)) or 0
         if self.weighs_modes or not assignment.shares:
             return score
         return score - MODE_STEP * MODE_ORDER.index(assignment.shares[0].mode)

@@ -24,7 +24,7 @@ from placement.neighbourhood import NeighbourhoodTable
 from placement.partition import MigGeometry
 from placement.summaries import summarise
 
-LOG_LIMIT = 1 << 16
+LOG_LIMIT = 1 << 17
 NUMBERS_LIMIT = 1 << 18
 """Neighbourhoods are numbered anew when so many have been met."""
 
@@ -44,7 +44,8 @@ class Cluster:
         self.figures = Figures(mix)
         self.members: list[Node] = []
         self.isolated_gpus = 0
-        self._touched: list[int] = []
+        self._log: Ints = np.zeros(LOG_LIMIT, np.int64)
+        self._logged = 0
         self._forgotten = 0
         self.generation = 0
         self.gpus: Ints = np.zeros((0, 0, k.GPU_COLUMNS), np.int64)
@@ -158,31 +159,36 @@ class Cluster:
     def _forget_log(self) -> None:
         """Make every reader of the log look at all rows again."""
         self.generation += 1
-        self._forgotten += len(self._touched)
-        self._touched = []
+        self._forgotten += self._logged
+        self._logged = 0
 
     def _touch(self, row: int) -> None:
-        self._touched.append(row)
-        if len(self._touched) > LOG_LIMIT:
-            half = len(self._touched) // 2
+        if self._logged == len(self._log):
+            half = self._logged // 2
             self._forgotten += half
-            del self._touched[:half]
+            self._logged -= half
+            self._log[: self._logged] = self._log[half : half + self._logged]
+        self._log[self._logged] = row
+        self._logged += 1
 
     def value_anew(self) -> None:
         """Prices have changed: every row is worth another look."""
-        self._forgotten += len(self._touched) + 1
-        self._touched = []
+        self._forgotten += self._logged + 1
+        self._logged = 0
 
     @property
     def changes(self) -> int:
         """How many changes of rows there have been so far."""
-        return self._forgotten + len(self._touched)
+        return self._forgotten + self._logged
 
-    def changed_since(self, changes: int) -> list[int] | None:
-        """The rows of all changes after the first so many, in order; None if that is too long ago."""
+    def changed_since(self, changes: int) -> Ints | None:
+        """The rows of all changes after the first so many, in order; None if that is too long ago.
+
+        The answer is a view: valid until the next change.
+        """
         if changes < self._forgotten:
             return None
-        return self._touched[changes - self._forgotten :]
+        return self._log[changes - self._forgotten : self._logged]
 
     def tidy(self) -> None:
         """Number the neighbourhoods anew if too many have been met; between decisions only."""

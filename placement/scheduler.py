@@ -112,8 +112,7 @@ class Scheduler:
         step = Step(*self._ledger.close_page())
         for transition in step.transitions:
             if transition.after in ENDED:
-                job = self.record(transition.job_id).job
-                self._search.left(job, self._ledger.profile_of(job))
+                self._search.left(self.record(transition.job_id).job)
         self._search.tidy()
         if self.decisions // REVIEW_EVERY != reviewed:
             self._search.review_prices()
@@ -186,7 +185,7 @@ class Scheduler:
 
     def _enter(self, record: JobRecord) -> None:
         self._ledger.enter(record)
-        self._search.entered(record.job, self._ledger.profile_of(record.job))
+        self._search.entered(record.job)
 
     def _could_ever_fit(self, record: JobRecord) -> bool:
         """Whether the cluster could hold the job if it were empty and every node available."""

@@ -181,6 +181,8 @@ def _best_set(sight: Sight) -> tuple[Ints, Ints, Ints]:
         np.zeros(count, np.int64),
         np.zeros(count, np.int64),
     )
+    if not sight.gpu.shape[1]:
+        return best, shares, choices
     sums = sums_of(sight)
     for rank in _ranks(sight.ask):
         fits, scores, room, offer = _scored(sight, rank, sums)

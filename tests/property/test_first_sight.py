@@ -107,7 +107,7 @@ def test_nobody_is_counted_who_is_gone(profile):
 
 
 def test_requests_that_nobody_makes_any_more_are_forgotten(monkeypatch):
-    monkeypatch.setattr(searches, "MAX_CROWDS", 8)
+    monkeypatch.setattr("placement.demands.MAX_CROWDS", 8)
     world = World.new([("V100-SXM2-32GB", 4, None)], "fifo", compiled=False)
     for i in range(60):
         request = Request(compute_milli=1 + i, modes=frozenset({Mode.MPS}))
@@ -117,4 +117,4 @@ def test_requests_that_nobody_makes_any_more_are_forgotten(monkeypatch):
         world.step([JobSubmitted(job)])
         world.empty()
     for search in (world.scheduler._search, world.scheduler._bare):
-        assert len(search._crowds) <= 20
+        assert len(search._demands._crowds) <= 20

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -164,7 +164,8 @@ class Desk:
     def submit(self) -> None:
         self.jobs += 1
         job, profile = self.job(), self.dice.of(*PROFILES)
-        self.search.entered(job, profile)
+        job = replace(job, profile=None if profile is None else profile.name)
+        self.search.entered(job)
         asks = self.search.placement.asks
         same = sum(asks(j) == asks(job) and p == profile for j, p in self.live.values())
         expected = self.plain.place(job, profile, alone=not same)
@@ -173,7 +174,7 @@ class Desk:
         assert found == expected, f"seed {self.seed}, {job}, {profile}"
         self.log.append(found)
         if found is None:
-            self.search.left(job, profile)
+            self.search.left(job)
             return
         self.live[job.job_id] = (job, profile)
         for assignment in found:
@@ -192,7 +193,7 @@ class Desk:
         job, profile = self.live.pop(job_id)
         for worker in range(job.workers):
             self.cluster.release(job_id, worker)
-        self.search.left(job, profile)
+        self.search.left(job)
         self.books.drop(job_id)
 
 

@@ -1,0 +1,99 @@
+"""Who asks for what: equal demands are one object, and requests are compiled once."""
+
+from __future__ import annotations
+
+from placement.ask import Ask, Crowd, Demand, compile_ask
+from placement.cluster import Cluster
+from placement.interference import InterferenceModel
+from placement.model import Isolation, Job, Profile, Request
+from placement.policies import Placement
+
+MAX_ASKS = 4096
+"""Demands and compiled requests are dropped, oldest first, beyond this."""
+
+MAX_CROWDS = 1 << 16
+"""Requests that nobody alive makes are forgotten beyond about so many."""
+
+_KEPT_BY_IDENTITY = 4096
+
+_Key = tuple[Request, str | None]
+"""A request and the name of the profile that goes with it."""
+
+
+class Demands:
+    """The demands of a cluster's jobs and their compiled requests, for one policy."""
+
+    def __init__(self, cluster: Cluster, placement: Placement, belief: InterferenceModel) -> None:
+        self._cluster = cluster
+        self._placement = placement
+        self._belief = belief
+        self._crowds: dict[_Key, Crowd] = {}
+        self._most_crowds = MAX_CROWDS
+        self._demands: dict[tuple[Request, str | None, str | None], Demand] = {}
+        self._recent: dict[tuple[int, int, str | None], Demand] = {}
+        self._asks: dict[_Key, Ask] = {}
+
+    def demand(self, job: Job, profile: Profile | None) -> Demand:
+        """The demand of a job's worker; the tenant counts only where somebody isolates."""
+        request = self._placement.asks(job)
+        isolates = self._cluster.isolated_gpus or request.isolation is Isolation.TENANT
+        asker = job.tenant if isolates else None
+        # Hashing a request costs more than a look: the very same object is recognised by its identity.
+        same = (id(request), id(profile), asker)
+        demand = self._recent.get(same)
+        if demand is not None and demand.request is request and demand.profile is profile:
+            return demand
+        key = (request, job.profile, asker)
+        demand = self._demands.get(key)
+        if demand is None or demand.profile is not profile:
+            while len(self._demands) >= MAX_ASKS:
+                del self._demands[next(iter(self._demands))]
+            crowd = self._crowd(request, job.profile)
+            demand = self._demands[key] = Demand(request, profile, asker, crowd)
+        if demand.request is request:
+            if len(self._recent) >= _KEPT_BY_IDENTITY:
+                self._recent.clear()
+            self._recent[same] = demand
+        return demand
+
+    def entered(self, job: Job) -> None:
+        """A job is alive from now on: requests that several live jobs make are worth a row of scores."""
+        self._crowd(self._placement.asks(job), job.profile).size += 1
+
+    def _crowd(self, request: Request, profile: str | None) -> Crowd:
+        crowd = self._crowds.get((request, profile))
+        if crowd is None:
+            if len(self._crowds) >= self._most_crowds:
+                # Those that nobody asks for any more go, and with them all that may still refer to them.
+                self._crowds = {key: crowd for key, crowd in self._crowds.items() if crowd.size}
+                self._most_crowds = 2 * len(self._crowds) + MAX_CROWDS
+                self.forget()
+            crowd = self._crowds[request, profile] = Crowd()
+        return crowd
+
+    def left(self, job: Job) -> None:
+        """A job has ended."""
+        crowd = self._crowds.get((self._placement.asks(job), job.profile))
+        if crowd is not None:
+            crowd.size -= 1
+
+    def forget(self) -> None:
+        """Drop everything that was compiled: a profile has changed its meaning."""
+        self._demands.clear()
+        self._recent.clear()
+        self._asks.clear()
+
+    def compiled(self, demand: Demand) -> Ask:
+        """The compiled request of a demand."""
+        ask = demand.ask
+        if ask is not None and ask.generation == self._cluster.generation:
+            return ask
+        key = (demand.request, None if demand.profile is None else demand.profile.name)
+        ask = self._asks.get(key)
+        if ask is None or ask.generation != self._cluster.generation:
+            while len(self._asks) >= MAX_ASKS:
+                del self._asks[next(iter(self._asks))]
+            ask = compile_ask(demand.request, demand.profile, self._cluster, self._placement, self._belief)
+            self._asks[key] = ask
+        demand.ask = ask
+        return ask
