@@ -11,7 +11,7 @@ from placement.model import Event, JobCancelled, NodeFenced, NodeJoined, NodeLos
 from placement.options import Options
 from placement.scheduler import Scheduler, Snapshot
 from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, whole
-from tests.cases.movers import Moving
+from tests.cases.movers import Moving, moving_registered
 
 V100, A100 = "V100-SXM2-32GB", "A100-SXM4-80GB"
 MOVING = f"backfill+{Moving.name}"
@@ -23,8 +23,9 @@ TWO_CUT = (*CUT, node("b", f"1x{A100}"))
 
 
 @pytest.fixture(autouse=True)
-def nobody_needs_to_settle(monkeypatch):
-    monkeypatch.setattr(repartition, "SETTLED_S", 0.0)
+def nobody_needs_to_settle():
+    with moving_registered(settled_s=0.0):
+        yield
 
 
 def peopled(nodes, jobs, policy: str = MOVING) -> Desk:
