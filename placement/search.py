@@ -366,7 +366,8 @@ class Search:
         while True:
             row = self._best_row(ask, demand.rows, job, worker)
             best = ask.scores.item(row) if row >= 0 else k.BAD, row, 0
-            best = min([*([best] if row not in own else []), *self._aside(ask, demand.asker, own)])
+            # A row may be older than what it refuses; of equals, what is seen aside knows more of one's own.
+            best = min([*self._aside(ask, demand.asker, own), best], key=lambda place: place[:2])
             if best[0] == k.BAD:
                 return None
             spot = self._spot(ask, demand, best[1], best[2] or ask.infos.item(row), (job, worker))
