@@ -19,7 +19,14 @@ from tests.cases.movers import moving_registered
 from tests.property.test_core import lenient, play
 from tests.property.world import GIB, Happen, Submit, World
 
-POLICIES = ("fifo+moving", "backfill+moving", "srtf+moving", "backfill+miso", "srtf+miso")
+POLICIES = (
+    "fifo+moving",
+    "backfill+moving",
+    "srtf+moving",
+    "backfill+miso",
+    "srtf+miso",
+    "backfill+cotenant",
+)
 
 ALONE, CUT, SHARED = frozenset({Mode.EXCLUSIVE}), frozenset({Mode.MIG}), frozenset({Mode.MPS})
 REQUESTS = (
