@@ -74,10 +74,11 @@ class Dice(random.Random):
     def of(self, *choices: Any) -> Any:
         return choices[self.randrange(len(choices))]
 
-    def node(self, name: str) -> Node:
-        model, memory = self.of(*KINDS)
+    def node(self, name: str, *, mixed: bool = False) -> Node:
+        """A node of any size, of one kind of GPU unless ``mixed``."""
+        kinds = [self.of(*KINDS), self.of(*KINDS)] if mixed else [self.of(*KINDS)]
         count = self.of(0, 1, 1, 2, 3, 4, 8)
-        gpus = tuple(Gpu(f"{name}/{j}", model, memory) for j in range(count))
+        gpus = tuple(Gpu(f"{name}/{j}", *self.of(*kinds)) for j in range(count))
         limited = self.random() < 0.5
         return Node(name, gpus, self.of(4000, 9000) if limited else None, 8 * GIB if limited else None)
 
@@ -119,7 +120,7 @@ class Desk:
 
     def __post_init__(self) -> None:
         self.dice = Dice(self.seed)
-        nodes = [self.dice.node(f"n{i}") for i in range(self.dice.randrange(1, 8))]
+        nodes = [self.node(f"n{i}") for i in range(self.dice.randrange(1, 8))]
         belief = AdditiveInterference()
         mix = MIX if self.policy.weighs is not Measure.NOTHING else ()
         self.cluster = Cluster(mix, belief)
@@ -135,6 +136,11 @@ class Desk:
         # What is drawn depends on how often: such policies are judged without promises.
         self.calm = self.policy.noise
         self.requests = [self.dice.request(calm=self.calm) for _ in range(8)]
+
+    def node(self, name: str) -> Node:
+        """Of one kind of GPU where fragments are weighed: they are exact there alone."""
+        exact = self.policy.weighs is not Measure.NOTHING
+        return self.dice.node(name, mixed=not exact and self.dice.random() < 0.3)
 
     def run(self, turns: int) -> None:
         """Jobs come and go and nodes fail; every answer is compared with the plain one."""
@@ -159,7 +165,7 @@ class Desk:
         if idle and self.dice.random() < 0.5:
             del nodes[self.dice.of(*idle)]
         name = f"n{self.dice.randrange(100)}"
-        nodes.setdefault(name, self.dice.node(name))
+        nodes.setdefault(name, self.node(name))
         self.cluster.set_nodes(nodes.values())
 
     def submit(self) -> None:
