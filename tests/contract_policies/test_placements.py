@@ -44,7 +44,7 @@ def test_compiled_and_plain_decide_alike(policy):
         assert play(*world_of(policy, seed, compiled=True)).log == play(*world_of(policy, seed)).log
 
 
-@pytest.mark.parametrize(("policy", "seed"), [*((pair, 3) for pair in PAIRS), *((name, 4) for name in ALONE)])
+@pytest.mark.parametrize(("policy", "seed"), [*((pair, 7) for pair in PAIRS), *((name, 6) for name in ALONE)])
 def test_capacity_and_promises_hold_and_a_restart_changes_nothing(policy, seed):
     """Each step is audited.  Policies that forget say what; here nothing happens that they could learn."""
     (steady, history), (restored, _same) = world_of(policy, seed), world_of(policy, seed)
