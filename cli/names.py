@@ -39,6 +39,8 @@ def _names(options: set[str | None]) -> Iterator[tuple[str, str]]:
     if options & {"policy", "policies"}:
         yield "orders", ", ".join(ORDERS)
         yield "placements", f"{', '.join(PLACEMENTS)}; a policy is either, or ORDER+PLACEMENT"
+        taken = {name: getattr(build, "options", "") for name, build in PLACEMENTS.items()}
+        yield "options", "; ".join(f"{name}:{text}" for name, text in taken.items() if text)
     if options & {"truth", "belief"}:
         yield "models", ", ".join(MODELS)
     if "trace_format" in options:

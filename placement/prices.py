@@ -115,7 +115,7 @@ class Prices:
             places = np.minimum(places, np.minimum(nodes[:, k.CPU_FREE], _MUCH) // cpu)
         if ram_mib:
             places = np.minimum(places, np.minimum(nodes[:, k.RAM_FREE] >> 20, _MUCH) // ram_mib)
-        of_kind = np.isin(self._cluster.gpus[:, 0, k.MODEL], list(thing.kinds))
+        of_kind = np.isin(self._cluster.gpus[:, :1, k.MODEL], list(thing.kinds)).any(1)
         return int(places[of_kind].sum())
 
     def _enter(self) -> None:

@@ -22,6 +22,10 @@ GATHERED = Together(Level.RACK)
 """What a policy that gathers wishes for the gangs that state no wish: as near as they can be."""
 
 
+_NONE = np.iinfo(np.int64).max
+"""The room of a domain that is out of the question."""
+
+
 def aligned(empty: Sequence[int], wanted: int) -> list[int]:
     """The slots to take of the empty ones: the smallest free aligned block that holds them, lowest first.
 
@@ -60,22 +64,30 @@ def by_room(domains: Ints, workers: Ints, wanted: int) -> Iterator[Ints]:
 
     ``domains`` are the numbers of the rows' domains, -1 for none; ``workers`` how many fit on each row.
     """
-    known = np.flatnonzero(domains >= 0)
-    room = np.zeros(int(domains.max(initial=-1)) + 1, np.int64)
-    np.add.at(room, domains[known], workers[known])
-    enough = np.flatnonzero(room >= wanted)
-    for domain in enough[np.argsort(room[enough], kind="stable")]:
+    room = _room(domains, workers)
+    room = np.where(room >= wanted, room, _NONE)
+    # Hardly ever more than the first is wanted: each is looked for when it is its turn.
+    while len(room):
+        domain = int(room.argmin())
+        if room[domain] == _NONE:
+            return
         yield np.flatnonzero(domains == domain)
+        room[domain] = _NONE
 
 
 def roomiest(domains: Ints, workers: Ints) -> Ints:
     """Rows of the domain with room for the most workers, the first among equals; none without domains."""
-    known = np.flatnonzero(domains >= 0)
-    if not len(known):
-        return known
-    room = np.zeros(int(domains.max()) + 1, np.int64)
-    np.add.at(room, domains[known], workers[known])
-    return np.flatnonzero(domains == room.argmax())
+    room = _room(domains, workers)
+    return np.flatnonzero(domains == room.argmax()) if len(room) else np.zeros(0, np.int64)
+
+
+def _room(domains: Ints, workers: Ints) -> Ints:
+    """How many workers fit in each domain, int64 [domains]."""
+    summed = np.bincount(
+        domains + 1, workers, minlength=1
+    )  # in floats, exact for all that a cluster can hold
+    room: Ints = summed[1:].astype(np.int64)
+    return room
 
 
 class Topology:

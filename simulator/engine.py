@@ -280,8 +280,11 @@ class _World:
             return
         costs = self._costs
         run.idle_s = costs.restore_s
-        away_s = now_s + costs.drain_s + costs.destroy_s + costs.create_s
-        self.env.at(away_s, NORMAL, lambda _tick: self._batch.append(gone))
+        takes_s = costs.drain_s + costs.destroy_s + costs.create_s
+        if takes_s:
+            self.env.at(now_s + takes_s, NORMAL, lambda _tick: self._batch.append(gone))
+        else:
+            self._batch.append(gone)
 
     def _reschedule(self, now_s: float) -> None:
         """New jobs, and those whose neighbours changed, get the time at which they will be done."""

@@ -78,7 +78,8 @@ class _CorePlacer:
 
     def place(self, pod: PodRow) -> Place | None:
         number, self._arrived = self._arrived, self._arrived + 1
-        job = Job(str(number), _request(pod), submit_s=float(number), sequence=number)
+        # Nobody is moved in this experiment.
+        job = Job(str(number), _request(pod), submit_s=float(number), sequence=number, preemptible=False)
         self._scheduler.step([JobSubmitted(job)], float(number))
         assignments = self._scheduler.record(job.job_id).assignments
         if not assignments:

@@ -9,7 +9,7 @@ from placement.policies.offer import Offer
 
 
 class Cotenant(Placement):
-    """The place whose loss to the usual requests is least, harm between neighbours and changes of mode included.
+    """The place whose loss to the usual requests is least, harm to neighbours and changes of mode included.
 
     The modes are weighed against each other: what a placement takes away from the requests that are usual
     here (:mod:`placement.worth`), the throughput that the newcomer and its neighbours are predicted to lose,
@@ -21,6 +21,7 @@ class Cotenant(Placement):
     aligned = True
     gathers = True
     weighs = Measure.FORGONE
+    repartitions = True
 
     @staticmethod
     def score(at: Offer) -> Any:

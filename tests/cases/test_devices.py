@@ -43,7 +43,7 @@ from tests.cases.desk import (
     stopped,
     turn,
 )
-from tests.cases.movers import Moving
+from tests.cases.movers import Moving, moving_registered
 
 SAME, DISTINCT = Devices.SAME, Devices.DISTINCT
 V100, A100 = "V100-SXM2-32GB", "A100-SXM4-80GB"
@@ -330,8 +330,12 @@ IN_THE_WAY = {
 
 
 @pytest.mark.parametrize(("small", "filler", "request_", "place"), IN_THE_WAY.values(), ids=IN_THE_WAY)
-def test_who_is_in_the_way_of_one_of_the_shares_is_moved(small, filler, request_, place, monkeypatch):
-    monkeypatch.setattr("placement.repartition.SETTLED_S", 0.0)
+def test_who_is_in_the_way_of_one_of_the_shares_is_moved(small, filler, request_, place):
+    with moving_registered(settled_s=0.0):
+        _one_is_moved(small, filler, request_, place)
+
+
+def _one_is_moved(small: Request, filler: Request, request_: Request, place: str) -> None:
     desk = Desk(f"backfill+{Moving.name}", nodes_of(f"1x{A100} 1x{A100}"))
     for job_id, request in (("p", small), ("filler", filler), ("q", small)):
         desk.submit(job_id, request)

@@ -10,8 +10,8 @@ from placement.decision_log import lines
 from placement.model import Event, JobCancelled, NodeFenced, NodeJoined, NodeLost, Outcome, Reason
 from placement.options import Options
 from placement.scheduler import Scheduler, Snapshot
-from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, whole
-from tests.cases.movers import Moving
+from tests.cases.desk import GIB, Desk, began, exited, mig, mps, node, stopped, whole
+from tests.cases.movers import Moving, moving_registered
 
 V100, A100 = "V100-SXM2-32GB", "A100-SXM4-80GB"
 MOVING = f"backfill+{Moving.name}"
@@ -23,8 +23,9 @@ TWO_CUT = (*CUT, node("b", f"1x{A100}"))
 
 
 @pytest.fixture(autouse=True)
-def nobody_needs_to_settle(monkeypatch):
-    monkeypatch.setattr(repartition, "SETTLED_S", 0.0)
+def nobody_needs_to_settle():
+    with moving_registered(settled_s=0.0):
+        yield
 
 
 def peopled(nodes, jobs, policy: str = MOVING) -> Desk:
@@ -96,6 +97,19 @@ MOVES = {
         {},
         ["stop r.0 moved"],
         "r to a-0:mps:300",
+    ),
+    "no one too many where memory is what is missing": (
+        TWO_CUT,
+        [
+            ("p", mps(500, memory_bytes=GIB)),
+            ("q", mps(100, memory_bytes=60 * GIB)),
+            ("-f", mps(400, memory_bytes=GIB)),
+            ("r", mps(800, memory_bytes=10 * GIB)),
+        ],
+        mps(300, memory_bytes=70 * GIB),
+        {},
+        ["stop q.0 moved"],
+        "q to b-0:mps:100",
     ),
     "nobody for a gain that is too short": (PAIRS, HALVES, X2, {"duration_s": 15.0}, [], ""),
     "one for a gain that is just long enough": (
@@ -231,6 +245,12 @@ def test_what_becomes_of_those_who_are_moved(turns, orders, states):
     assert desk.states() == states
 
 
+def test_the_place_kept_for_one_that_is_cancelled_is_free_before_it_has_left():
+    desk = moving()
+    assert desk.tell(JobCancelled("p"), desk.job("third", X1)) == ["start third.0 b-1"]
+    assert desk.tell(stopped("p")) == ["start new.0 a-0,a-1"]
+
+
 def test_one_that_failed_while_it_was_to_move_is_tried_again():
     desk = peopled(PAIRS, [("p", X1, {"retries": 1}), *HALVES[1:]])
     desk.submit("new", X2)
@@ -316,6 +336,8 @@ def test_a_move_that_would_be_worth_it_later_is_told(monkeypatch):
     assert desk.submit("new", X2) == []
     assert desk.scheduler.explain("new").outcome is Outcome.NO_FIT
     assert desk.tell(at_s=desk.now_s + 60) == []
+    desk.scheduler = stored(desk)
+    assert desk.tell() == []  # nothing has happened that would be an occasion
     assert desk.scheduler.explain("new").outcome is Outcome.REPARTITION
     assert desk.submit("small", X1) == ["start small.0 a-1"]
     assert desk.scheduler.explain("new").outcome is Outcome.NO_FIT

@@ -8,7 +8,7 @@ from placement.model import Isolation, Mode, Request
 from tests.property.world import GIB, Happen, Submit, World
 
 MODELS = ("A100-SXM4-80GB", "H100-SXM5-80GB", "V100-SXM2-32GB")
-OPTIONS = {"hived": ":red=1x2xA100-SXM4-80GB:red=1x1xH100-SXM5-80GB:blue=1x1xA100-SXM4-80GB"}
+OPTIONS = {"hived": ":red=1x1xA100-SXM4-80GB:red=1x1xH100-SXM5-80GB:blue=1x1xA100-SXM4-80GB"}
 """What stands behind the names of policies that are nothing without it."""
 
 Turn = list[Submit | Happen]
@@ -16,22 +16,22 @@ Shape = list[tuple[str, int, int | None]]
 
 
 def shape_of(rng: random.Random) -> Shape:
-    """One to four nodes; the first is one that the tenants of hived have cells on."""
+    """Two to four small nodes; the first two are those that the tenants of hived have cells on."""
     rest = [
-        (rng.choice(MODELS), rng.randint(0, 4), rng.choice([None, 8000])) for _ in range(rng.randint(0, 2))
+        (rng.choice(MODELS), rng.randint(0, 2), rng.choice([None, 8000])) for _ in range(rng.randint(0, 2))
     ]
-    return [(MODELS[0], 4, rng.choice([None, 8000])), (MODELS[1], 1, None), *rest]
+    return [(MODELS[0], 2, rng.choice([None, 8000])), (MODELS[1], 1, None), *rest]
 
 
 def request_of(rng: random.Random, promises: bool) -> Request:
-    modes = frozenset(mode for mode in Mode if rng.random() < 0.6) or frozenset({Mode.EXCLUSIVE})
+    modes = frozenset(mode for mode in Mode if rng.random() < 0.7) or frozenset({Mode.EXCLUSIVE})
     isolation = rng.choice([Isolation.NONE] * 4 + [Isolation.TENANT, Isolation.HARDWARE])
     if isolation is Isolation.HARDWARE:
         modes |= {Mode.EXCLUSIVE}
     return Request(
-        gpus=rng.choice([0, 1, 1, 1, 1, 1, 2, 3]),
+        gpus=rng.choice([0, 1, 1, 1, 1, 1, 1, 2]),
         memory_bytes=rng.choice([None, 4 * GIB, 9 * GIB, 30 * GIB]),
-        compute_milli=rng.choice([None, 100, 250, 330, 500, 1000]),
+        compute_milli=rng.choice([None, 100, 250, 330, 500, 500, 1000]),
         gpu_models=rng.choice([(), (), (), ("A100",), ("V100-SXM2-32GB", "H100")]),
         modes=modes,
         isolation=isolation,
@@ -58,7 +58,7 @@ def history_of(rng: random.Random, turns: int, promises: bool) -> list[Turn]:
     what = ["end", "end", "end", "fail", "leave", "leave", "leave", "cancel", "lose", "fence", "return"]
     return [
         [
-            submit_of(rng, promises) if rng.random() < 0.6 else Happen(rng.choice(what), rng.randint(0, 99))
+            submit_of(rng, promises) if rng.random() < 0.7 else Happen(rng.choice(what), rng.randint(0, 99))
             for _ in range(rng.randint(1, 4))
         ]
         for _ in range(turns)

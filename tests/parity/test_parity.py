@@ -16,12 +16,17 @@ from manager.store import JobFilter, StoreFailed
 from placement.interference import model_named
 from placement.lifecycle import ACTIVE, JobRecord
 from placement.model import Event
+from placement.partition import TransitionCosts
 from placement.report import JobOutcome
 from placement.scheduler import Scheduler, Step
 from simulator.cluster_spec import ClusterSpec
 from simulator.engine import SimulationOptions, SimulationResult, simulate
+from tests.cases.movers import moving_registered
 from tests.parity import workload
 from tests.parity.live import LiveRun, Scenario
+
+AT_ONCE = TransitionCosts(drain_s=0, restore_s=0, destroy_s=0, create_s=0)
+"""The live executor moves jobs without delay."""
 
 JOBS = 100
 SEED = 18
@@ -44,6 +49,7 @@ def simulated(given: Scenario) -> SimulationResult:
         seed=given.core.seed,
         profiles=given.profiles,
         keep_decision_log=True,
+        costs=AT_ONCE,
     )
     return simulate(given.rows, ClusterSpec("parity", tuple(given.nodes)), options)
 
@@ -54,6 +60,21 @@ def test_live_loop_and_simulator_decide_alike(policy: str, tmp_path: Path) -> No
     live = LiveRun(tmp_path, given).replay()
     assert len(live) > 3 * JOBS
     assert live == simulated_log(given)
+
+
+@pytest.mark.parametrize("policy", ["backfill+moving", "srtf+miso"])
+def test_they_move_the_same_jobs_although_the_manager_dies_all_the_time(policy: str, tmp_path: Path) -> None:
+    draw = random.Random(5)
+
+    def disturb(run: LiveRun) -> None:
+        if draw.random() < 0.3:
+            run.crash()
+
+    with moving_registered(settled_s=5.0):
+        given = scenario(policy)
+        live = LiveRun(tmp_path, given, disturb).replay()
+        assert any(line.endswith("moved") for line in live)
+        assert live == simulated_log(given)
 
 
 @pytest.mark.parametrize("policy", ["fifo", "srtf"])

@@ -33,6 +33,9 @@ def content(cluster: Cluster) -> list[Any]:
     nodes[:, k.MODELS] = 0  # a mask of kinds by their number, which is told by name below
     told: list[Any] = [bare.tolist(), nodes.tolist(), cluster.members, cluster.isolated_gpus]
     for i, node in enumerate(cluster.members):
+        models = cluster.nodes.item(i, k.MODELS)
+        named = {kind for number, kind in enumerate(cluster.kinds) if models >> number & 1}
+        assert named == {(gpu.model, gpu.memory_bytes) for gpu in node.gpus}
         for j, gpu in enumerate(node.gpus):
             figures = cluster.gpus[i, j]
             told.append((gpu, cluster.kinds[figures[k.MODEL]]))

@@ -114,7 +114,7 @@ def test_every_offer_is_what_the_node_would_be_like(seed):
             job, profile = workshop.job(dice.request(calm=True)), dice.of(*PROFILES)
             core, anew = workshop.offered(job, profile)
             # Popularities are rounded down, each by less than one.
-            slack = 1000 * len(workshop.books.slots("n")) * len(workshop.books.mix)
+            slack = 1000 * len(workshop.books.slots("n")) * len(workshop.books.mix) * max(job.request.gpus, 1)
             assert [at._replace(stranded=0) for at in core] == [at._replace(stranded=0) for at in anew], job
             for one, other in zip(core, anew, strict=True):
                 assert abs(one.stranded - other.stranded) <= slack, f"{job}\n{one}\n{other}"

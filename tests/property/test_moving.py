@@ -11,16 +11,22 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from placement import repartition
 from placement.lifecycle import ENDED, JobState
 from placement.model import Mode, Request
 from placement.options import Options
 from placement.scheduler import Scheduler
-from tests.cases import movers  # noqa: F401 - registers `moving`
+from tests.cases.movers import moving_registered
 from tests.property.test_core import lenient, play
 from tests.property.world import GIB, Happen, Submit, World
 
-POLICIES = ("fifo+moving", "backfill+moving", "srtf+moving", "backfill+miso", "srtf+miso")
+POLICIES = (
+    "fifo+moving",
+    "backfill+moving",
+    "srtf+moving",
+    "backfill+miso",
+    "srtf+miso",
+    "backfill+cotenant",
+)
 
 ALONE, CUT, SHARED = frozenset({Mode.EXCLUSIVE}), frozenset({Mode.MIG}), frozenset({Mode.MPS})
 REQUESTS = (
@@ -88,8 +94,7 @@ stories = st.builds(Story, st.integers(0, 1 << 20))
 
 @pytest.fixture(autouse=True, scope="module")
 def nobody_needs_to_settle():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(repartition, "SETTLED_S", 0.0)
+    with moving_registered(settled_s=0.0):
         yield
 
 

@@ -9,7 +9,14 @@ from placement.partition import TransitionCosts
 from placement.trace import TraceRow
 from simulator.cluster_spec import load_cluster
 from simulator.engine import SimulationOptions, SimulationResult, simulate
-from tests.cases.movers import Moving
+from tests.cases.movers import Moving, moving_registered
+
+
+@pytest.fixture(autouse=True)
+def moving():
+    with moving_registered():
+        yield
+
 
 FREE = TransitionCosts(drain_s=0, restore_s=0, destroy_s=0, create_s=0)
 DEAR = TransitionCosts(drain_s=10, restore_s=100, destroy_s=1, create_s=2)
