@@ -8,13 +8,17 @@ from placement.preemption import Wish
 from placement.recutting import Recutting
 from placement.repartition import Plan, Repartition
 from placement.search import Search
+from placement.waiting import WaitingLine
 
 PLANS_A_STEP = 8
 """For so many jobs a step, at most, it is examined whom to move; the others wait for the next occasion."""
 
+FIRST_IN_LINE = 2
+"""When something was freed, so many of those who wait, each with its own demand, are examined."""
+
 
 class Moving:
-    """Asks for plans when a job is new, and for all who wait when something was freed or nodes changed.
+    """Asks for plans when a job is new, and for the first in line when something was freed or nodes changed.
 
     Nothing else is an occasion: not what the step itself brings about, nor how often a job was looked at
     before.  What is decided so depends on the events of the step and on what is kept, and on nothing that a
@@ -27,6 +31,7 @@ class Moving:
         self._repartition = Repartition(search, ledger)
         self._ledger = ledger
         self._newcomers: set[str] = set()
+        self._first: set[str] = set()
         self._stirred = False
         self._plans_left = 0
 
@@ -39,20 +44,21 @@ class Moving:
         """Nodes came, went or changed."""
         self._stirred = True
 
-    def begin(self, *, freed: bool) -> None:
+    def begin(self, line: WaitingLine, *, freed: bool) -> None:
         """Decisions begin; ``freed`` says whether the events of this step have freed anything."""
-        self._stirred |= freed
         self._plans_left = PLANS_A_STEP
+        if self.on and (freed or self._stirred):
+            self._first = set(line.first_heads(FIRST_IN_LINE))
 
     def end(self) -> None:
         """All is decided."""
         self._newcomers.clear()
+        self._first.clear()
         self._stirred = False
 
-    @property
-    def retries(self) -> bool:
-        """Whether all who wait are worth another try: a place that helps none of them may help one moved."""
-        return self.on and self._stirred
+    def retries(self, job_id: str) -> bool:
+        """Whether one who waits is worth another try: a place that does not help it may help one moved."""
+        return job_id in self._first
 
     def plan(self, wish: Wish) -> Plan | None:
         """Whom to move for a job, None if that is impossible, not worth it, or not the time."""
@@ -69,7 +75,7 @@ class Moving:
         return self._recutting.plan(wish)
 
     def _occasion(self, wish: Wish) -> bool:
-        return self._stirred or wish.record.job.job_id in self._newcomers
+        return wish.record.job.job_id in self._newcomers or wish.record.job.job_id in self._first
 
     def prospect(self, wish: Wish) -> tuple[bool, int]:
         """Whether moving others for a job would be worth it, and at how many places it would not."""

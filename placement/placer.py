@@ -101,7 +101,7 @@ class Placer:
         Jobs that would not wait are turned away when their turn comes and they do not fit.
         """
         self._round += 1
-        self._moving.begin(freed=bool(self._freed))
+        self._moving.begin(self.line, freed=bool(self._freed))
         while True:
             if self._tenants_apart != bool(self.cluster.isolated_gpus):
                 # From now on it matters, or no longer does, who asks: the groups are others.
@@ -203,7 +203,7 @@ class Placer:
         self._hope_rows, self._hope = sorted({*self._hope_rows, *self._freed}), None
         self._freed.clear()
         for group in list(self.line.blocked_groups()):
-            if self.planned.on or self._moving.retries:
+            if self.planned.on or self._moving.retries(self.line.head_of(group)[1].job.job_id):
                 self.line.reopen(group)
                 continue
             if self._preemption is None:

@@ -32,7 +32,7 @@ from placement.partition.transitions import DEFAULT_COSTS
 from placement.preemption import Wish
 from placement.search import Search
 
-CANDIDATES = 8
+CANDIDATES = 4
 """So many GPUs (or groups of GPUs of one node) are examined for one job, those that hold least first."""
 
 WINDOW_NODES = 2048

@@ -125,6 +125,14 @@ class WaitingLine:
             record for _key, record, _group in sorted(self._members.values(), key=lambda member: member[0])
         ]
 
+    def first_heads(self, most: int) -> list[str]:
+        """The first jobs of the groups, first to last, at most so many."""
+        if self._order.strict:
+            head = self._head_of(self._everyone)
+            return [] if head is None else [head]
+        heads = (head for group in self._groups.values() if (head := self._head(group)) is not None)
+        return heapq.nsmallest(most, heads, key=lambda job_id: self._members[job_id][0])
+
     def key_of(self, job_id: str) -> RankKey:
         """The place in the order of a job that waits."""
         return self._members[job_id][0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Mapping
 from dataclasses import replace
@@ -45,10 +46,7 @@ class Miso(Placement):
 
     def asks(self, job: Job) -> Request:
         """Slices and whole GPUs alone, where the job accepts any."""
-        request = job.request
-        if request.modes & _MODES and not request.modes <= _MODES:
-            return replace(request, modes=request.modes & _MODES)
-        return request
+        return _narrowed(job.request)
 
     def slice_speeds(
         self, request: Request, profile: Profile | None, gpu_model: str, geometry: MigGeometry
@@ -59,15 +57,32 @@ class Miso(Placement):
         memory = request.memory_bytes
         if memory is None and profile is not None:
             memory = profile.memory_bytes
-        usual = {cut.compute_slices: usual_speed(cut.compute_slices / geometry.compute_slices)
-                 for cut in geometry.profiles}  # fmt: skip
-        speeds = speeds_by_profile(geometry, usual, memory)
-        if request.mig_profile is not None:
-            return {request.mig_profile: speeds.get(request.mig_profile, 1.0)}
-        least = request.compute_milli or 0
-        enough = {c.name for c in geometry.profiles if geometry.compute_milli(c) >= least}
+        usual = _usual(request, geometry, memory)
         known = _measured(profile, gpu_model)
-        return {name: known.get(name, speed) for name, speed in speeds.items() if name in enough}
+        return {name: known.get(name, speed) for name, speed in usual.items()} if known else usual
+
+
+@functools.lru_cache(maxsize=4096)
+def _narrowed(request: Request) -> Request:
+    """The same object for the same request: it is known again by its identity."""
+    if request.modes & _MODES and not request.modes <= _MODES:
+        return replace(request, modes=request.modes & _MODES)
+    return request
+
+
+@functools.lru_cache(maxsize=4096)
+def _usual(request: Request, geometry: MigGeometry, memory_bytes: int | None) -> Mapping[str, float]:
+    """Usual speeds on the slices that do for a request."""
+    by_compute = {
+        cut.compute_slices: usual_speed(cut.compute_slices / geometry.compute_slices)
+        for cut in geometry.profiles
+    }
+    speeds = speeds_by_profile(geometry, by_compute, memory_bytes)
+    if request.mig_profile is not None:
+        return {request.mig_profile: speeds.get(request.mig_profile, 1.0)}
+    least = request.compute_milli or 0
+    enough = {cut.name for cut in geometry.profiles if geometry.compute_milli(cut) >= least}
+    return {name: speed for name, speed in speeds.items() if name in enough}
 
 
 def usual_speed(part: float) -> float:
