@@ -60,6 +60,7 @@ class Ask:
     welcomed: set[tuple[int, int]] = field(default_factory=set)
     scores: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
     infos: Any = None
+    sweeps: int = 0
     seen: int = -1
     workers: int = 0
     least_milli: int = 1000
@@ -78,6 +79,12 @@ class Ask:
             grown[:, : self.refused.shape[1]] = self.refused
             self.refused = grown
         self.refused[rank, number] = 1
+
+    def forget_company(self, sweeps: int) -> None:
+        """Neighbourhoods have been numbered anew for that many times: what was judged is void."""
+        self.sweeps = sweeps
+        self.welcomed.clear()
+        self.refused = np.zeros((k.RANKS, 0), np.int8)
 
     def refuses(self, rank: int, number: int) -> bool:
         """Whether it is known that it may not join a neighbourhood."""

@@ -25,9 +25,6 @@ from placement.partition import MigGeometry
 from placement.summaries import summarise
 
 LOG_LIMIT = 1 << 17
-NUMBERS_LIMIT = 1 << 18
-"""Neighbourhoods are numbered anew when so many have been met."""
-
 _key = attrgetter("key")
 
 
@@ -136,7 +133,9 @@ class Cluster:
     def _drop(self, node_id: str) -> None:
         """Forget a node's row; those who hold shares there keep them in the books."""
         for slot, lodgings in enumerate(self._lodgings[node_id]):
-            self._count_own(node_id, self.gpus[self._row[node_id], slot], -1)
+            gpu = self.gpus[self._row[node_id], slot]
+            self._count_own(node_id, gpu, -1)
+            self.neighbourhoods.moved(gpu.item(k.NEIGHBOURHOOD), None)
             del lodgings[:]
         self.isolated_gpus -= int(self.gpus[self._row[node_id], :, k.ISOLATED].sum())
         for gpu in self.members[self._row[node_id]].gpus:
@@ -151,6 +150,7 @@ class Cluster:
         for j, gpu in enumerate(node.gpus):
             self._slot[gpu.uuid] = node.node_id, j
             self.gpus[row, j] = self.figures.bare(gpu)
+            self.neighbourhoods.moved(None, self.gpus.item(row, j, k.NEIGHBOURHOOD))
         count = len(node.gpus)
         free = limit(node.cpu_milli), limit(node.ram_bytes), WHOLE_GPU_MILLI * count
         self.nodes[row, : k.MODELS] = (*free, count, node.node_id not in self._down, count, 0)
@@ -189,12 +189,6 @@ class Cluster:
         if changes < self._forgotten:
             return None
         return self._log[changes - self._forgotten : self._logged]
-
-    def tidy(self) -> None:
-        """Number the neighbourhoods anew if too many have been met; between decisions only."""
-        if len(self.neighbourhoods) > NUMBERS_LIMIT:
-            self.figures.neighbourhoods = NeighbourhoodTable()
-            self._lay_out(self.members, set(self._row))
 
     def set_up(self, node_id: str, *, up: bool) -> None:
         """Say whether anything new may go to a node."""
@@ -346,6 +340,7 @@ class Cluster:
         slot = place[1]
         gpu, node = self.gpus[row, slot], self.nodes[row]
         free, mode, isolated = gpu.item(k.FREE_MILLI), gpu.item(k.MODE), gpu.item(k.ISOLATED)
+        before = gpu.item(k.NEIGHBOURHOOD)
         if mode in (k.MPS, k.TIMESLICE):
             self._count_own(place[0], gpu, -1)
         if not lodgings:
@@ -357,6 +352,9 @@ class Cluster:
             gpu[:] = self.figures.shared(gpu.item(k.MODEL), lodgings)
             if gpu.item(k.MODE) != k.MIG:
                 self._count_own(place[0], gpu, 1)
+        after = gpu.item(k.NEIGHBOURHOOD)
+        if after != before:
+            self.neighbourhoods.moved(before, after)
         node[k.FREE_SUM] += gpu.item(k.FREE_MILLI) - free
         was_empty = mode == k.EMPTY
         if was_empty or not lodgings:

@@ -87,6 +87,8 @@ class Demands:
         """The compiled request of a demand."""
         ask = demand.ask
         if ask is not None and ask.generation == self._cluster.generation:
+            if ask.sweeps != self._cluster.neighbourhoods.sweeps:
+                ask.forget_company(self._cluster.neighbourhoods.sweeps)
             return ask
         key = (demand.request, None if demand.profile is None else demand.profile.name)
         ask = self._asks.get(key)
@@ -95,5 +97,7 @@ class Demands:
                 del self._asks[next(iter(self._asks))]
             ask = compile_ask(demand.request, demand.profile, self._cluster, self._placement, self._belief)
             self._asks[key] = ask
+        if ask.sweeps != self._cluster.neighbourhoods.sweeps:
+            ask.forget_company(self._cluster.neighbourhoods.sweeps)
         demand.ask = ask
         return ask

@@ -173,6 +173,7 @@ class Engine:
         return int(value), min(int(workers), MOST_WORKERS), int(choice)
 
     def _many(self, rows: Ints, state: State, ask: Ints, tables: Any, out: Out) -> int:
+        rows = np.unique(rows)  # the log may name a node more than once
         scores, workers, choices = vectorised.offers(rows, state, ask, tables, self.scores)
         workers = np.minimum(workers, MOST_WORKERS)
         change = int((workers - (out[1][rows] >> 8)).sum())

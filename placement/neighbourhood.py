@@ -73,12 +73,22 @@ def token_of(known: Known) -> Token | None:
 
 
 class NeighbourhoodTable:
-    """Numbers for neighbourhoods, given once; the neighbourhood itself is made when somebody asks for it."""
+    """Numbers for neighbourhoods; the neighbourhood itself is made when somebody asks for it.
+
+    A number that no GPU has any more is set aside, and given to another neighbourhood only after
+    :meth:`sweep` has told everybody who remembers something of it.
+    """
 
     def __init__(self) -> None:
         self._numbers: dict[tuple[object, ...], int] = {}
+        self._keys: list[tuple[object, ...]] = []
         self._known: list[tuple[str, int, tuple[Known, ...]]] = []
         self._made: dict[int, Neighbourhood] = {}
+        self._gpus: list[int] = []
+        self._aside: set[int] = set()
+        self._free: list[int] = []
+        self.sweeps = 0
+        """How often numbers have been given up."""
         self.promised = False
         """Whether any resident of any of them has ever been promised anything."""
 
@@ -100,7 +110,42 @@ class NeighbourhoodTable:
         key = (kind, opaque, *tokens)
         number = self._numbers.get(key)
         if number is None:
-            number = self._numbers[key] = len(self._known)
-            self._known.append((gpu_model, kind, tuple(known for _token, known in residents)))
+            facts = (gpu_model, kind, tuple(known for _token, known in residents))
+            number = self._numbers[key] = self._enter(key, facts)
             self.promised = self.promised or any(known[3] is not None for _token, known in residents)
         return number
+
+    def _enter(self, key: tuple[object, ...], facts: tuple[str, int, tuple[Known, ...]]) -> int:
+        if self._free:
+            number = self._free.pop()
+            self._keys[number], self._known[number], self._gpus[number] = key, facts, 0
+            return number
+        self._keys.append(key)
+        self._known.append(facts)
+        self._gpus.append(0)
+        return len(self._known) - 1
+
+    def moved(self, before: int | None, after: int | None) -> None:
+        """A GPU has another neighbourhood; None: it was not there before, or is no longer."""
+        if after is not None:
+            self._gpus[after] += 1
+            self._aside.discard(after)
+        if before is not None:
+            self._gpus[before] -= 1
+            if not self._gpus[before]:
+                self._aside.add(before)
+
+    @property
+    def set_aside(self) -> int:
+        """How many numbers no GPU has."""
+        return len(self._aside)
+
+    def sweep(self) -> None:
+        """Give up the numbers that no GPU has: whatever is remembered of numbers is void."""
+        gone = sorted(self._aside)
+        self.sweeps += 1
+        self._aside.clear()
+        for number in gone:
+            del self._numbers[self._keys[number]]
+            self._made.pop(number, None)
+        self._free += gone

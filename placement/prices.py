@@ -100,11 +100,10 @@ class Prices:
         return tuple(levels)
 
     def _free_by_kind(self) -> Ints:
-        gpus = self._cluster.gpus
-        there = gpus[:, :, k.MODE] != k.ABSENT
-        free = np.zeros(len(self._cluster.kinds), np.int64)
-        np.add.at(free, gpus[there][:, k.MODEL], gpus[there][:, k.FREE_MILLI])
-        return free
+        gpus = self._cluster.gpus  # slots without a GPU have nothing free
+        kinds, free = gpus[:, :, k.MODEL].ravel(), gpus[:, :, k.FREE_MILLI].ravel()
+        sums = np.bincount(kinds, weights=free, minlength=len(self._cluster.kinds))
+        return sums.astype(np.int64)
 
     def _places(self, thing: _Scarce) -> int:
         """Places in the whole cluster for a request of several GPUs."""

@@ -91,37 +91,41 @@ class Rows:
         """Some nodes for one who asks, without touching the row of scores."""
         if not rows:
             return []
-        ask.entries[k.ASKER] = ask.plain[0][k.ASKER] = asker
-        state = self._cluster.gpus, self._cluster.nodes
-        tables = self._tables_of(ask, len(rows))
-        self._engine.rescore(np.array(rows, np.int64), state, ask.entries, tables, self._scratch)
-        ask.entries[k.ASKER] = ask.plain[0][k.ASKER] = k.STRANGER
+        self._see_aside(ask, asker, np.array(rows, np.int64))
         scores, infos = self._scratch
         return [(scores.item(row), row, infos.item(row)) for row in rows]
 
-    def best(self, ask: Ask, rows: Ints | None, but: Sequence[int]) -> Near:
-        """The node with the lowest score, the first among equals; of some ``rows`` only, and without others."""
+    def _see_aside(self, ask: Ask, asker: int, rows: Ints) -> None:
+        ask.entries[k.ASKER] = ask.plain[0][k.ASKER] = asker
+        state = self._cluster.gpus, self._cluster.nodes
+        self._engine.rescore(rows, state, ask.entries, self._tables_of(ask, len(rows)), self._scratch)
+        ask.entries[k.ASKER] = ask.plain[0][k.ASKER] = k.STRANGER
+
+    def best_aside(self, ask: Ask, asker: int, rows: Sequence[int]) -> Near | None:
+        """The best of some nodes for one who asks, the first among equals."""
+        if not rows:
+            return None
+        some = np.sort(np.array(rows, np.int64))
+        self._see_aside(ask, asker, some)
+        scores, infos = self._scratch
+        best = int(some[scores[some].argmin()])
+        return scores.item(best), best, infos.item(best)
+
+    def best(self, ask: Ask, rows: Ints | None) -> Near:
+        """The node with the lowest score, the first among equals; of some ``rows`` only."""
         scores = ask.scores
-        hidden = [(row, scores.item(row)) for row in but]
-        for row in but:
-            scores[row] = k.BAD
         best = self._engine.lowest(scores if rows is None else scores[rows])
         best = best if rows is None else int(rows[best])
-        near = scores.item(best), best, ask.infos.item(best)
-        for row, score in hidden:
-            scores[row] = score
-        return near
+        return scores.item(best), best, ask.infos.item(best)
 
-    def sight(self, ask: Ask, begin: int, done: int, found: Any) -> tuple[list[Near], int]:
-        """Feasible nodes from one on until ``found`` is full, and how many nodes have been looked at by now.
+    def sight(self, ask: Ask, begin: int, done: int, found: Any) -> tuple[int, int]:
+        """Feasible nodes from one on until ``found`` is full: how many, and how many have been looked at.
 
         What has been refused in the past does not decide what is in sight.
         """
         state = self._cluster.gpus, self._cluster.nodes
         query = state, ask.entries, (ask.terms, _NOTHING_REFUSED, *self._tables)
-        count, done = self._engine.sight(begin, done, query, found)
-        rows, scores, infos = (column[:count].tolist() for column in found)
-        return list(zip(scores, rows, infos, strict=True)), done
+        return self._engine.sight(begin, done, query, found)
 
     def slots(self, ask: Ask, asker: int, row: int, rank: int) -> list[int]:
         """The slots of a node for a request in a mode, best first."""

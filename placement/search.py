@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,10 @@ from placement.topology import Topology, aligned
 
 SIGHT = 100
 """A bounded look ends after so many nodes that could hold the request."""
+
+
+MOST_SET_ASIDE = 1 << 13
+"""Neighbourhoods that nobody lives in are given up when there are so many of them, and half of all."""
 
 
 @dataclass(slots=True)
@@ -112,8 +117,10 @@ class Search:
     # -- between decisions ---------------------------------------------------------------------------------
 
     def tidy(self) -> None:
-        """Put in order what grows; between steps, so that a restart changes nothing."""
-        self.cluster.tidy()
+        """Put in order what grows; between steps."""
+        table = self.cluster.neighbourhoods
+        if table.set_aside > max(MOST_SET_ASIDE, len(table) // 2):
+            table.sweep()
 
     def review_prices(self) -> None:
         """See what is scarce now; to be done now and then."""
@@ -151,6 +158,12 @@ class Search:
             workers += workers_of(info) - workers_of(ask.infos.item(row))
         return workers
 
+    def _enough_fit(self, demand: Demand, workers: int) -> bool:
+        """Whether so many workers may fit, strangers' places first."""
+        ask = self.ask_of(demand)
+        self._rows.look(ask)
+        return ask.workers >= workers or self.workers_that_fit(demand) >= workers
+
     def _workers_by_row(self, demand: Demand) -> Ints:
         """An upper bound of how many workers fit on each node, int64 [nodes]."""
         ask = self.ask_of(demand)
@@ -169,9 +182,18 @@ class Search:
             rows = sorted(set(rows) & set(demand.rows.tolist()))
         return self._rows.aside(ask, self.number_of(demand.asker), rows)
 
+    def _own_best(self, ask: Ask, demand: Demand) -> Near | None:
+        """The best of the places that strangers may not take."""
+        if demand.asker is None:
+            return None
+        rows = self.cluster.own_rows(demand.asker, alone=demand.request.isolation is Isolation.TENANT)
+        if demand.rows is not None:
+            rows = list(set(rows) & set(demand.rows.tolist()))
+        return self._rows.best_aside(ask, self.number_of(demand.asker), rows)
+
     def promising(self, demand: Demand, job: Job) -> bool:
         """Whether it is worth trying to place a job."""
-        return self.bounded(demand) or self.workers_that_fit(demand) >= job.workers
+        return self.bounded(demand) or self._enough_fit(demand, job.workers)
 
     def candidate_nodes(self, demand: Demand) -> int:
         """How many nodes could hold a worker, as far as has been looked."""
@@ -255,10 +277,11 @@ class Search:
         if self.placement.noise:
             return self._drawn(self._everywhere(who), who)
         while len(ask.scores if rows is None else rows):
-            own = self._own(ask, who.demand)
-            best = self._rows.best(ask, rows, [near[1] for near in own])
-            if own:
-                best = min([best, *own])
+            own = self._own_best(ask, who.demand)
+            best = self._rows.best(ask, rows)
+            # Of the same place, what the asker itself sees knows more.
+            if own is not None and own[:2] <= best[:2]:
+                best = own
             if best[0] == k.BAD:
                 return None
             spot = self._spot(best, who)
@@ -285,27 +308,38 @@ class Search:
             return None
         begin = draw(self._options.seed, who.sequence, who.worker, count)
         own = self._own(who.ask, who.demand)
-        mine = {near[1] for near in own}
         while done < count:
-            near, done = self._rows.sight(who.ask, begin, done, self._sight)
-            near = [*(place for place in near if place[1] not in mine), *own] if own else near
-            spot = self._drawn(near, who) if self.placement.noise else self._best_of(near, who)
+            found, done = self._rows.sight(who.ask, begin, done, self._sight)
+            near = tuple(column[:found] for column in self._sight)
+            if self.placement.noise:
+                places = {row: (score, row, info) for row, score, info in zip(*map(list, near), strict=True)}
+                spot = self._drawn([*(places | {place[1]: place for place in own}).values()], who)
+            else:
+                spot = self._best_of(near, {place[1]: place for place in own}, who)
             if spot is not None:
                 return spot
         return None
 
-    def _best_of(self, near: list[Near], who: _Worker) -> _Spot | None:
-        """The best of these places that is welcome."""
-        while near:
-            best = min(near)
+    def _best_of(self, near: tuple[Any, ...], own: dict[int, Near], who: _Worker) -> _Spot | None:
+        """The best of these places that is welcome; ``near``: rows, scores and infos."""
+        rows, scores, infos = near
+        own = dict(own)
+        while True:
+            best: Near = (k.BAD, -1, 0)
+            if len(rows):
+                equal = np.flatnonzero(scores == scores.min())
+                at = int(equal[rows[equal].argmin()])
+                best = scores.item(at), rows.item(at), infos.item(at)
+            # Of the same place, what the asker itself sees knows more.
+            best = min([*own.values(), best], key=itemgetter(0, 1))
             if best[0] == k.BAD:
                 return None
             spot = self._spot(best, who)
             if self._welcome(who.ask, spot):
                 return spot
-            near = [place for place in near if place[1] != best[1]]
-            near += self._rows.aside(who.ask, self.number_of(who.demand.asker), [best[1]])
-        return None
+            again = self._rows.aside(who.ask, self.number_of(who.demand.asker), [best[1]])[0]
+            scores[rows == best[1]] = k.BAD
+            own[best[1]] = again
 
     def _drawn(self, near: list[Near], who: _Worker) -> _Spot | None:
         """One of the places with the lowest score that are welcome, all judged before anything is drawn."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from dataclasses import dataclass
 
 from placement.model.errors import InvalidSpec, UnknownName
@@ -68,6 +69,7 @@ GAVEL_MODELS = ("k80", "p100", "v100")
 """Names that public traces use; their memory is not stated there, so it stays unknown."""
 
 
+@functools.lru_cache(maxsize=4096)
 def model_matches(selector: str, model: str) -> bool:
     """Whether a selector names this model: the whole name or its leading parts, in any case.
 

@@ -15,6 +15,8 @@ MAX_GPUS_PER_WORKER = 1024
 class Mode(enum.Enum):
     """How a share of a GPU is held."""
 
+    __hash__ = object.__hash__  # members are unique objects; the default hashes the name in Python
+
     EXCLUSIVE = "exclusive"
     MIG = "mig"
     MPS = "mps"
@@ -23,6 +25,8 @@ class Mode(enum.Enum):
 
 class Isolation(enum.Enum):
     """Who may be a neighbour: anyone, the same tenant, or nobody on the same silicon."""
+
+    __hash__ = object.__hash__  # members are unique objects; the default hashes the name in Python
 
     NONE = "none"
     TENANT = "tenant"
@@ -44,12 +48,16 @@ ANY_MODE = frozenset(Mode)
 class Devices(enum.Enum):
     """Where several shares of one worker go: each to another GPU of the node, or all to the same."""
 
+    __hash__ = object.__hash__  # members are unique objects; the default hashes the name in Python
+
     DISTINCT = "distinct"
     SAME = "same"
 
 
 class Level(enum.Enum):
     """What the workers of a gang may have in common: a place, tightest first, or the model of their GPUs."""
+
+    __hash__ = object.__hash__  # members are unique objects; the default hashes the name in Python
 
     NODE = "node"
     NVLINK = "nvlink"

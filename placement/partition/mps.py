@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from placement.model import model_matches
 from placement.partition.geometry import MigGeometry
 
@@ -23,6 +25,7 @@ BEFORE_VOLTA = {
 """GPU models older than Volta that have MPS, as selectors, by architecture."""
 
 
+@functools.lru_cache(maxsize=1024)
 def mps_max_clients(gpu_model: str) -> int:
     """Most clients of one MPS server on this GPU model; one that nobody knows is taken for a newer one."""
     old = any(model_matches(family, gpu_model) for families in BEFORE_VOLTA.values() for family in families)

@@ -165,13 +165,12 @@ def test_who_follows_the_log_has_seen_every_change(seed):
     """Also when the log is cut, or the neighbourhoods are numbered anew."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(clusters, "LOG_LIMIT", 6)
-        patch.setattr(clusters, "NUMBERS_LIMIT", 5)
         site = Site(seed)
         seen, generation, copy = site.cluster.changes, site.cluster.generation, None
         for i in range(60):
             site.turn()
             if i % 7 == 3:
-                site.cluster.tidy()
+                site.cluster.neighbourhoods.sweep()
             if site.dice.random() < 0.5:
                 continue
             rows = site.cluster.changed_since(seen)
@@ -183,8 +182,8 @@ def test_who_follows_the_log_has_seen_every_change(seed):
             assert np.array_equal(copy[0], site.cluster.gpus), f"seed {seed}"
             assert np.array_equal(copy[1], site.cluster.nodes), f"seed {seed}"
             seen, generation = site.cluster.changes, site.cluster.generation
-        site.cluster.tidy()
-        assert len(site.cluster.neighbourhoods) <= 5 + sum(len(node.gpus) for node in site.nodes.values())
+        site.cluster.neighbourhoods.sweep()
+        assert site.cluster.neighbourhoods.set_aside == 0
         assert content(site.cluster) == content(site.from_scratch())
 
 
