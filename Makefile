@@ -2,7 +2,7 @@
 #
 # Variables, all optional:
 #   PYTHON          the interpreter that creates .venv (default python3; 3.11 or newer)
-#   PYTEST_ARGS     more arguments for pytest, e.g. PYTEST_ARGS="-n 2 -m 'not slow'"
+#   PYTEST_ARGS     more arguments for pytest, e.g. PYTEST_ARGS="-m 'not slow'"
 #   BENCH_ARGS      arguments for the benchmarks
 #   CAMPAIGN_ARGS   arguments for the campaign of kills, e.g. CAMPAIGN_ARGS="--kills 50 --seed 3"
 #   COTENANT_DATA   folder with public trace data (default: ../shared/data beside the checkout); tests that
@@ -49,8 +49,13 @@ venv-ray: $(STAMP) requirements-ray.lock ## Add Ray to .venv (large)
 demo: $(STAMP) ## Run the demonstration: a simulated cluster on this machine
 	@$(BIN)/python -m cli.demo
 
+# Those that start processes and servers run alone, the others on two CPUs. Status 5: none was chosen here.
 test: $(STAMP) ## Run the tests
-	@$(BIN)/python -m pytest $(PYTEST_ARGS)
+	@status=0; \
+	$(BIN)/python -m pytest -n 2 --dist loadscope --ignore tests/integration --ignore tests/contract \
+		$(PYTEST_ARGS) || [ $$? -eq 5 ] || status=1; \
+	$(BIN)/python -m pytest tests/integration tests/contract $(PYTEST_ARGS) || [ $$? -eq 5 ] || status=1; \
+	exit $$status
 
 # Every check runs, even after one has failed.
 lint: $(STAMP) ## Check style, formatting, types and the import arrows

@@ -6,6 +6,8 @@ view.
 
 from __future__ import annotations
 
+from typing import Any
+
 from placement import columns as k
 from placement.columns import Cube, Row, Table
 from placement.jit import numba
@@ -43,7 +45,9 @@ def is_refused(refused: Table, rank: int, number: int) -> bool:
 
 if numba is not None:
     from numba.extending import overload
-    from numba.np.unsafe.ndarray import to_fixed_tuple
+    from numba.np.unsafe import ndarray as _unsafe
+
+    to_fixed_tuple: Any = _unsafe.to_fixed_tuple
 
     _GPU, _NODE, _TERM, _ASK = k.GPU_COLUMNS, k.NODE_COLUMNS, k.TERM_COLUMNS, k.ASK_ENTRIES
 

@@ -169,6 +169,15 @@ def _bare_offer(gpus: Table, node: Row, ask: Row, kind: int, mix: Row) -> Offer:
 
 
 @register_jitable
+def _left_if_offered(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int:
+    """Compute left on a GPU after one share; -1 if it does not fit or the mode would do nowhere."""
+    mode = gpu[k.MODE]
+    if (ask[k.OFFERED] >> rank) & 1 == 0 or mode not in (k.EMPTY, k.MODE_OF_RANK[rank]):
+        return -1
+    return left_on_gpu(gpu, rank, ask, term, tables)
+
+
+@register_jitable
 def _best_gpu(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) -> tuple[int, int, int]:
     """Best score over GPUs and modes, shares that fit in all, and the choice; ties by mode, then slot."""
     terms = tables[0]
@@ -185,17 +194,15 @@ def _best_gpu(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
     for j in range(len(gpus)):
         gpu = gpu_of(gpus, j)
         mode = gpu[k.MODE]
-        if mode == k.EXCLUSIVE or mode == k.ABSENT:
+        if mode in (k.EXCLUSIVE, k.ABSENT):
             continue
         if mode == k.EMPTY and gpu[k.MODEL] == empty_kind:  # as good as the one before, and behind it
             shares += empty_room
             continue
         room = 0
         for rank in range(k.RANKS):
-            if (ask[k.OFFERED] >> rank) & 1 == 0 or (mode != k.EMPTY and mode != k.MODE_OF_RANK[rank]):
-                continue
             term = term_of(terms, rank, gpu[k.MODEL])
-            left = left_on_gpu(gpu, rank, ask, term, tables)
+            left = _left_if_offered(gpu, rank, ask, term, tables)
             if left < 0:
                 continue
             if not summed:

@@ -85,7 +85,8 @@ def stranding(gpu: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]) 
     if left > 0:
         usable = usable_after(gpu, rank, left, term, tables) & runnable
         after = stranded_on_gpu(left, gpu[k.MODEL], usable, mix)
-    return beside - before + after - now
+    growth: int = beside - before + after - now
+    return growth
 
 
 @register_jitable

@@ -45,9 +45,9 @@ def _prices(sizes: Ints, demand: Floats) -> Floats:
     whole, count = WHOLE_GPU_MILLI // STEP_MILLI, len(sizes)
     basis = np.diag((whole // sizes).astype(np.float64))
     cost = np.ones(count)
-    prices = np.zeros(count)
+    prices: Floats = np.zeros(count)
     for _ in range(MAX_PIVOTS):
-        prices = np.linalg.solve(basis.T, cost)
+        prices = np.asarray(np.linalg.solve(basis.T, cost), np.float64)
         entering, price = _entering(sizes, prices)
         if entering is None:
             break

@@ -1,4 +1,4 @@
-"""What one GPU of a node could offer at most: by this most nodes are ruled out without a look at their GPUs."""
+"""What one GPU of a node could offer at most: rules most nodes out without a look at their GPUs."""
 
 from __future__ import annotations
 

@@ -58,7 +58,8 @@ def _bare(sight: Sight) -> Ints:
     size, empties, shapes = node[:, k.SIZE], node[:, k.EMPTIES], node[:, k.SHAPES]
     rest = (node[:, k.FREE_SUM], zero + ask[k.CPU], cpu, ram, size, empties, zero, zero, zero, shapes)
     strand, lost = zero + stranding_of_whole(sight), zero + forgone_bare(sight)
-    return zero + sight.scores[0](Offer(zero, zero, zero, *rest, strand, lost, zero, zero, zero))
+    value: Ints = zero + sight.scores[0](Offer(zero, zero, zero, *rest, strand, lost, zero, zero, zero))
+    return value
 
 
 def _ranks(ask: Ints) -> list[int]:

@@ -138,7 +138,8 @@ def stranding_of_whole(sight: Sight) -> Ints | int:
     gone = empty & (np.cumsum(empty, 1) <= wanted)
     free, kind, usable = _free(sight), sight.gpu[..., k.MODEL], sight.gpu[..., k.USABLE]
     strand: Ints = _stranded(np.where(gone, 0, free), kind, usable & after[:, None], mix).sum(1)
-    return strand - _stranded(free, kind, usable & now[:, None], mix).sum(1)
+    before: Ints = _stranded(free, kind, usable & now[:, None], mix).sum(1)
+    return strand - before
 
 
 # -- worth -------------------------------------------------------------------------------------------------
@@ -177,7 +178,7 @@ def forgone(sight: Sight, rank: int, fitted: tuple[Ints, Ints]) -> Ints | int:
     elif rank != k.EXCLUSIVE_RANK:
         share = _of_share(kind, left, gpu[..., k.FREE_MEMORY] - term[..., k.MEMORY], mix)
         after = np.where(gpu[..., k.CLIENTS] + 1 < term[..., k.CLIENT_LIMIT], share, 0)
-    lost = w.GPU_WEIGHT * (_worth_before(gpu, mix) - after) + (free * free - left * left) // 4000
+    lost: Ints = w.GPU_WEIGHT * (_worth_before(gpu, mix) - after) + (free * free - left * left) // 4000
     opened = (gpu[..., k.MODE] == k.EMPTY).astype(np.int64)
     return lost + _lost_beside(sight, free - left, kind, opened)
 
@@ -228,7 +229,7 @@ def _lost_beside(sight: Sight, taken: Ints, kind: Ints, opened: Ints) -> Ints:
     cpu, ram = sight.of_node(k.CPU_FREE), sight.of_node(k.RAM_FREE)
     free, empties = sight.of_node(k.FREE_SUM), sight.of_node(k.EMPTIES)
     cpu_left, ram_left = cpu - ask[k.CPU], ram - ask[k.RAM]
-    lost = _fed(free, cpu, ram, mix) - _fed(free - taken, cpu_left, ram_left, mix)
+    lost: Ints = _fed(free, cpu, ram, mix) - _fed(free - taken, cpu_left, ram_left, mix)
     lost = lost + mix[int(mix[f.KIND_PRICES_AT]) + kind] * taken // 1000
     price_at, at = int(mix[f.BIG_PRICES_AT]), int(mix[f.BIG_AT])
     for _ in range(int(mix[f.BIG_N])):

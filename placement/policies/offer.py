@@ -81,19 +81,19 @@ def level(value: Any, steps: tuple[int, ...]) -> Any:
     return reached
 
 
-def _where(condition, yes, no):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+def _where(condition, yes, no):  # type: ignore[no-untyped-def]
     return yes if condition else no
 
 
-def _smaller(one, other):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+def _smaller(one, other):  # type: ignore[no-untyped-def]
     return one if one < other else other
 
 
-def _larger(one, other):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+def _larger(one, other):  # type: ignore[no-untyped-def]
     return one if one > other else other
 
 
-def _level(value, steps):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN202
+def _level(value, steps):  # type: ignore[no-untyped-def]
     low = 0
     high = len(steps)
     while low < high:

@@ -198,7 +198,7 @@ class Desk:
         return Job(name, request, 0.0, self.jobs, tenant=tenant, workers=dice.of(1, 1, 1, 2, 4))
 
     def end(self, job_id: str) -> None:
-        job, profile = self.live.pop(job_id)
+        job, _profile = self.live.pop(job_id)
         for worker in range(job.workers):
             self.cluster.release(job_id, worker)
         self.search.left(job)
