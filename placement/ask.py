@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -27,6 +28,10 @@ OPENING_MS = {Mode.MPS: 1_000, Mode.TIMESLICE: 0, Mode.MIG: 4_000, Mode.EXCLUSIV
 """Time until an empty GPU serves in a mode; MIG as MISO measured it (SoCC'22, section 5.1)."""
 
 
+NOTHING_REFUSED = np.zeros((k.RANKS, 0), np.int8)
+NO_SCORES = np.zeros(0, np.int64)
+
+
 @dataclass(slots=True)
 class Crowd:
     """How many live jobs ask for the same."""
@@ -40,7 +45,7 @@ class Ask:
 
     Attributes:
         needs: per rank of mode and GPU kind, None where it would not do.
-        entries, terms: see :mod:`placement.columns`; plain: the same as lists.
+        entries, terms: see :mod:`placement.columns`; plain: the entries as a list.
         refused: int8 [ranks, numbers]: neighbourhoods that it may not join; welcomed: (rank, number) that
             it may.
         scores, infos: per node, empty until the rows are first needed; seen: how far the cluster's log has
@@ -54,11 +59,11 @@ class Ask:
     needs: list[list[Need | None]]
     entries: Ints
     terms: Ints
-    plain: tuple[list[int], list[list[list[int]]]]
+    plain: list[int]
     generation: int
-    refused: npt.NDArray[np.int8] = field(default_factory=lambda: np.zeros((k.RANKS, 0), np.int8))
+    refused: npt.NDArray[np.int8] = field(default_factory=lambda: NOTHING_REFUSED)
     welcomed: set[tuple[int, int]] = field(default_factory=set)
-    scores: Ints = field(default_factory=lambda: np.zeros(0, np.int64))
+    scores: Ints = field(default_factory=lambda: NO_SCORES)
     infos: Any = None
     sweeps: int = 0
     seen: int = -1
@@ -66,11 +71,19 @@ class Ask:
     least_milli: int = 1000
     least_memory: int = 0
     only_whole: bool = False
+    _plain_terms: list[list[list[int]]] | None = None
+
+    @property
+    def plain_terms(self) -> list[list[list[int]]]:
+        """The terms as lists."""
+        if self._plain_terms is None:
+            self._plain_terms = self.terms.tolist()
+        return self._plain_terms
 
     @property
     def ranks(self) -> list[int]:
         """Ranks of the modes that would do somewhere, the preferred first."""
-        return [rank for rank in range(k.RANKS) if self.plain[0][k.OFFERED] >> rank & 1]
+        return [rank for rank in range(k.RANKS) if self.plain[k.OFFERED] >> rank & 1]
 
     def refuse(self, rank: int, number: int, numbers: int) -> None:
         """Remember that it may not join a neighbourhood; there are so many of them."""
@@ -84,7 +97,7 @@ class Ask:
         """Neighbourhoods have been numbered anew for that many times: what was judged is void."""
         self.sweeps = sweeps
         self.welcomed.clear()
-        self.refused = np.zeros((k.RANKS, 0), np.int8)
+        self.refused = NOTHING_REFUSED
 
     def refuses(self, rank: int, number: int) -> bool:
         """Whether it is known that it may not join a neighbourhood."""
@@ -146,8 +159,10 @@ def compile_ask(
         profile,
         needs,
         np.array(entries, np.int64),
-        np.array(terms, np.int64),
-        (entries, terms),
+        np.array([*chain.from_iterable(chain.from_iterable(terms))], np.int64).reshape(
+            k.RANKS, -1, k.TERM_COLUMNS
+        ),
+        entries,
         cluster.generation,
     )
     ask.least_milli, ask.least_memory = _least_milli(needs), _least_memory(needs)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from placement import columns as k
-from placement.ask import Ask, slice_tables
+from placement.ask import NO_SCORES, NOTHING_REFUSED, Ask, slice_tables
 from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.engine import Engine
@@ -21,8 +21,6 @@ _ROW_BYTES = 12
 
 Near = tuple[int, int, int]
 """Score, row and info (see engine.Out) of a node."""
-
-_NOTHING_REFUSED = np.zeros((k.RANKS, 0), np.int8)
 
 
 class Rows:
@@ -79,7 +77,7 @@ class Rows:
 
     def _drop_oldest(self) -> None:
         ask = self._kept.pop(next(iter(self._kept)))
-        ask.seen, ask.scores, ask.infos = -1, np.zeros(0, np.int64), None
+        ask.seen, ask.scores, ask.infos = -1, NO_SCORES, None
 
     def rescore(self, ask: Ask, rows: Ints) -> None:
         """Score some nodes of a row anew."""
@@ -96,10 +94,10 @@ class Rows:
         return [(scores.item(row), row, infos.item(row)) for row in rows]
 
     def _see_aside(self, ask: Ask, asker: int, rows: Ints) -> None:
-        ask.entries[k.ASKER] = ask.plain[0][k.ASKER] = asker
+        ask.entries[k.ASKER] = ask.plain[k.ASKER] = asker
         state = self._cluster.gpus, self._cluster.nodes
         self._engine.rescore(rows, state, ask.entries, self._tables_of(ask, len(rows)), self._scratch)
-        ask.entries[k.ASKER] = ask.plain[0][k.ASKER] = k.STRANGER
+        ask.entries[k.ASKER] = ask.plain[k.ASKER] = k.STRANGER
 
     def best_aside(self, ask: Ask, asker: int, rows: Sequence[int]) -> Near | None:
         """The best of some nodes for one who asks, the first among equals."""
@@ -124,12 +122,12 @@ class Rows:
         What has been refused in the past does not decide what is in sight.
         """
         state = self._cluster.gpus, self._cluster.nodes
-        query = state, ask.entries, (ask.terms, _NOTHING_REFUSED, *self._tables)
+        query = state, ask.entries, (ask.terms, NOTHING_REFUSED, *self._tables)
         return self._engine.sight(begin, done, query, found)
 
     def slots(self, ask: Ask, asker: int, row: int, rank: int) -> list[int]:
         """The slots of a node for a request in a mode, best first."""
-        entries = [*ask.plain[0]]
+        entries = [*ask.plain]
         entries[k.ASKER] = asker
         gpus, node = self._cluster.gpus[row].tolist(), self._cluster.nodes[row].tolist()
         return pick_slots(gpus, node, entries, rank, (self._plain_tables_of(ask), self._scores))
@@ -141,4 +139,4 @@ class Rows:
         return ask.terms, ask.refused, *self._tables
 
     def _plain_tables_of(self, ask: Ask) -> Any:
-        return ask.plain[1], ask.refused, *self._plain_tables
+        return ask.plain_terms, ask.refused, *self._plain_tables

@@ -5,7 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from placement.policies.base import Measure, Placement
-from placement.policies.offer import Offer
+from placement.policies.offer import Offer, larger
+
+HORIZON_S = 300
+"""A change of mode is spread over so many seconds; as long as a move has to pay off (docs/decisions/0009)."""
 
 
 class Cotenant(Placement):
@@ -25,5 +28,12 @@ class Cotenant(Placement):
 
     @staticmethod
     def score(at: Offer) -> Any:
-        """Thousandths of a GPU lost, times 3."""
-        return at.forgone
+        """Thousandths of a GPU lost, times 3.
+
+        A slowdown costs its part of the compute of whoever suffers it, neighbours as much as they hold on
+        average; a second of a GPU that changes its mode costs as much as a job that runs for
+        :data:`HORIZON_S` can bear.
+        """
+        held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
+        slowed = (at.suffered * at.taken + at.inflicted * held) // 1000
+        return at.forgone + 3 * (slowed + at.price // HORIZON_S)
