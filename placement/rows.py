@@ -99,22 +99,23 @@ class Rows:
         self._engine.rescore(rows, state, ask.entries, self._tables_of(ask, len(rows)), self._scratch)
         ask.entries[k.ASKER] = ask.plain[k.ASKER] = k.STRANGER
 
-    def best_aside(self, ask: Ask, asker: int, rows: Sequence[int]) -> Near | None:
+    def best_aside(self, ask: Ask, asker: int, rows: Ints) -> Near:
         """The best of some nodes for one who asks, the first among equals."""
-        if not rows:
-            return None
-        some = np.sort(np.array(rows, np.int64))
-        self._see_aside(ask, asker, some)
+        self._see_aside(ask, asker, rows)
         scores, infos = self._scratch
-        best = int(some[scores[some].argmin()])
+        best = int(rows[scores[rows].argmin()])
         return scores.item(best), best, infos.item(best)
 
-    def best(self, ask: Ask, rows: Ints | None) -> Near:
-        """The node with the lowest score, the first among equals; of some ``rows`` only."""
+    def best(self, ask: Ask, rows: Ints | None, but: Ints) -> Near:
+        """The node with the lowest score, the first among equals; of some ``rows`` only, without others."""
         scores = ask.scores
+        hidden = scores[but]
+        scores[but] = k.BAD
         best = self._engine.lowest(scores if rows is None else scores[rows])
         best = best if rows is None else int(rows[best])
-        return scores.item(best), best, ask.infos.item(best)
+        near = scores.item(best), best, ask.infos.item(best)
+        scores[but] = hidden
+        return near
 
     def sight(self, ask: Ask, begin: int, done: int, found: Any) -> tuple[int, int]:
         """Feasible nodes from one on until ``found`` is full: how many, and how many have been looked at.

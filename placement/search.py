@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from operator import itemgetter
 from typing import Any
 
 import numpy as np
 
 from placement import columns as k
-from placement.ask import Ask, Demand
+from placement.ask import NO_SCORES, Ask, Demand
 from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.company import Company
@@ -175,21 +174,16 @@ class Search:
 
     def _own(self, ask: Ask, demand: Demand) -> list[Near]:
         """Nodes where a tenant may take what strangers may not, as the tenant sees them."""
-        if demand.asker is None:
-            return []
-        rows = self.cluster.own_rows(demand.asker, alone=demand.request.isolation is Isolation.TENANT)
-        if demand.rows is not None:
-            rows = sorted(set(rows) & set(demand.rows.tolist()))
-        return self._rows.aside(ask, self.number_of(demand.asker), rows)
+        rows = self._own_rows(demand).tolist()
+        return self._rows.aside(ask, self.number_of(demand.asker), rows) if rows else []
 
-    def _own_best(self, ask: Ask, demand: Demand) -> Near | None:
-        """The best of the places that strangers may not take."""
+    def _own_rows(self, demand: Demand) -> Ints:
+        """Nodes where a tenant may take what strangers may not, in order."""
         if demand.asker is None:
-            return None
+            return NO_SCORES
         rows = self.cluster.own_rows(demand.asker, alone=demand.request.isolation is Isolation.TENANT)
-        if demand.rows is not None:
-            rows = list(set(rows) & set(demand.rows.tolist()))
-        return self._rows.best_aside(ask, self.number_of(demand.asker), rows)
+        own = np.sort(np.array(rows, np.int64))
+        return own if demand.rows is None or not rows else np.intersect1d(own, demand.rows)
 
     def promising(self, demand: Demand, job: Job) -> bool:
         """Whether it is worth trying to place a job."""
@@ -277,11 +271,10 @@ class Search:
         if self.placement.noise:
             return self._drawn(self._everywhere(who), who)
         while len(ask.scores if rows is None else rows):
-            own = self._own_best(ask, who.demand)
-            best = self._rows.best(ask, rows)
-            # Of the same place, what the asker itself sees knows more.
-            if own is not None and own[:2] <= best[:2]:
-                best = own
+            mine = self._own_rows(who.demand)
+            best = self._rows.best(ask, rows, mine)
+            if len(mine):
+                best = min(best, self._rows.best_aside(ask, self.number_of(who.demand.asker), mine))
             if best[0] == k.BAD:
                 return None
             spot = self._spot(best, who)
@@ -326,19 +319,19 @@ class Search:
         own = dict(own)
         while True:
             best: Near = (k.BAD, -1, 0)
+            if own:
+                scores[np.isin(rows, list(own))] = k.BAD  # only the asker's own view of them counts
             if len(rows):
                 equal = np.flatnonzero(scores == scores.min())
                 at = int(equal[rows[equal].argmin()])
                 best = scores.item(at), rows.item(at), infos.item(at)
-            # Of the same place, what the asker itself sees knows more.
-            best = min([*own.values(), best], key=itemgetter(0, 1))
+            best = min([*own.values(), best])
             if best[0] == k.BAD:
                 return None
             spot = self._spot(best, who)
             if self._welcome(who.ask, spot):
                 return spot
             again = self._rows.aside(who.ask, self.number_of(who.demand.asker), [best[1]])[0]
-            scores[rows == best[1]] = k.BAD
             own[best[1]] = again
 
     def _drawn(self, near: list[Near], who: _Worker) -> _Spot | None:
