@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -15,7 +16,7 @@ from placement.columns import Ints
 from placement.interference import InterferenceModel, Resident, coupling_of
 from placement.model import Isolation, Mode, Profile, Request
 from placement.neighbourhood import Neighbour
-from placement.partition import MODE_ORDER, Need, mps_max_clients, needs_of
+from placement.partition import MODE_ORDER, MigGeometry, Need, mps_max_clients, needs_of
 from placement.policies import Placement
 
 SLICE_ROUNDING = 7
@@ -238,22 +239,33 @@ def newcomer_of(ask: Ask, need: Need) -> Neighbour:
     return Neighbour(Resident(ask.profile, need.mode, need.compute_milli), ask.request.max_slowdown)
 
 
-def slice_tables(cluster: Cluster) -> tuple[Any, Any]:
-    """MIG tables of all kinds as two int8 arrays [kinds, states, bundles]: best start and room.
+Geometries = tuple[MigGeometry | None, ...]
+
+
+@functools.lru_cache(maxsize=64)
+def slice_tables(geometries: Geometries) -> tuple[Any, Any]:
+    """MIG tables of some kinds as two int8 arrays [kinds, states, bundles]: best start and room.
 
     The single slices come first, in the order of the profiles.
     """
-    widest = max((len(g.bundles) for g in cluster.geometries if g is not None), default=0)
+    widest = max((len(g.bundles) for g in geometries if g is not None), default=0)
     if widest == 0:
-        empty = np.full((max(len(cluster.kinds), 1), 1, 1), -1, np.int8)
+        empty = np.full((max(len(geometries), 1), 1, 1), -1, np.int8)
         return empty, np.zeros_like(empty)
-    states = next(len(g.start) for g in cluster.geometries if g is not None)
-    start = np.full((len(cluster.kinds), states, widest), -1, np.int8)
+    states = next(len(g.start) for g in geometries if g is not None)
+    start = np.full((len(geometries), states, widest), -1, np.int8)
     room = np.zeros_like(start)
-    for kind, geometry in enumerate(cluster.geometries):
+    for kind, geometry in enumerate(geometries):
         if geometry is not None:
             for bundle, (profile, copies) in enumerate(geometry.bundles):
                 fits = geometry.room[:, profile] >= copies
                 start[kind, :, bundle] = np.where(fits, geometry.start[:, profile], -1)
                 room[kind, :, bundle] = geometry.room[:, profile] // copies
     return start, room
+
+
+@functools.lru_cache(maxsize=8)
+def plain_slice_tables(geometries: Geometries) -> tuple[Any, Any]:
+    """The same as nested lists; hundreds of thousands of numbers."""
+    start, room = slice_tables(geometries)
+    return start.tolist(), room.tolist()

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from placement import columns as k
-from placement.ask import NO_SCORES, NOTHING_REFUSED, Ask, slice_tables
+from placement.ask import NO_SCORES, NOTHING_REFUSED, Ask, Geometries, plain_slice_tables, slice_tables
 from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.engine import Engine
@@ -35,23 +35,23 @@ class Rows:
         self._scratch: Any = None
         self._all: Ints = np.zeros(0, np.int64)
         self._kept: dict[int, Ask] = {}
+        self._geometries: Geometries = ()
 
     def start_over(self) -> None:
         """The cluster's rows, kinds or tables are others."""
         count = len(self._cluster.members)
         self._kept.clear()
-        self._tables = (*slice_tables(self._cluster), self._cluster.mix_tables)
+        self._geometries = tuple(self._cluster.geometries)
+        self._tables = (*slice_tables(self._geometries), self._cluster.mix_tables)
         self._all = np.arange(count)
         self._scratch = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self.copy_tables()
 
     def copy_tables(self) -> None:
         """Figures in the tables have changed."""
-        self._plain_tables = tuple(table.tolist() for table in self._tables[:2])
-        self._plain_tables = (
-            *self._plain_tables,
-            self._tables[2] if self._engine.compiled else self._tables[2].tolist(),
-        )
+        mix = self._cluster.mix_tables
+        plain_mix = mix if self._engine.compiled else mix.tolist()
+        self._plain_tables = *plain_slice_tables(self._geometries), plain_mix
 
     @property
     def mig_start(self) -> Any:

@@ -300,8 +300,8 @@ class Search:
         if not count:
             return None
         begin = draw(self._options.seed, who.sequence, who.worker, count)
-        own = self._own(who.ask, who.demand)
         while done < count:
+            own = self._own(who.ask, who.demand)
             found, done = self._rows.sight(who.ask, begin, done, self._sight)
             near = tuple(column[:found] for column in self._sight)
             if self.placement.noise:

@@ -150,7 +150,7 @@ class Site:
         return cluster
 
 
-@settings(lenient, max_examples=40)
+@settings(lenient, max_examples=15)
 @given(seed=seeds)
 def test_any_history_ends_where_a_cluster_from_scratch_begins(seed):
     site = Site(seed)

@@ -20,7 +20,7 @@ from tests.property.world import World, histories, nodes
 POLICIES = ("fifo", "backfill", "srtf", "best-fit", "spread", "random", "srtf+spread")
 lenient = settings(
     deadline=None,
-    max_examples=40,
+    max_examples=12,
     suppress_health_check=[HealthCheck.too_slow],
     phases=[Phase.explicit, Phase.reuse, Phase.generate],
     report_multiple_bugs=False,

@@ -100,7 +100,7 @@ def usual_mix(dice: Dice, count: int) -> Mix:
     return tuple(mix)
 
 
-@settings(lenient, max_examples=60)
+@settings(lenient, max_examples=30)
 @given(seed=seeds)
 def test_every_offer_is_what_the_node_would_be_like(seed):
     dice = Dice(seed)

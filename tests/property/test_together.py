@@ -82,7 +82,7 @@ def wished(request: Request, wish: Together) -> Request:
     return replace(request, together=wish if request.gpus else Together(Level.RACK, wish.required))
 
 
-@settings(lenient, max_examples=150)
+@settings(lenient, max_examples=40)
 @given(shape=nodes, history=histories, gang=gangs, level=st.sampled_from(Level))
 def test_a_gang_starts_together_wherever_it_could(shape, history, gang, level):
     world = play(World.new(shape, "best-fit"), history)
