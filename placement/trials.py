@@ -25,7 +25,7 @@ class Trials:
 
     def due_s(self) -> float | None:
         """When the next trial ends, None if none runs."""
-        return self._trials.due_s()
+        return self._trials.due_s() if self._on else None
 
     def resumed(self, record: JobRecord) -> None:
         """A job ran already when the scheduler was stopped: its trial begins anew with the next step."""
@@ -34,9 +34,11 @@ class Trials:
 
     def began(self, record: JobRecord, now_s: float) -> None:
         """A job runs; if it has one neighbour, the two are on trial from now on."""
+        if not self._on:
+            return
         newcomer = _trial_job(record.job)
         shares = [share for held in record.assignments for share in held.shares]
-        if not self._on or newcomer is None or len(shares) != 1 or shares[0].mode not in _SHARING:
+        if newcomer is None or len(shares) != 1 or shares[0].mode not in _SHARING:
             return
         residents = self._search.cluster.resident_jobs(shares[0].gpu_uuid)
         others = [holder.job_id for holder, _share in residents if holder.job_id != record.job.job_id]
@@ -63,6 +65,8 @@ class Trials:
 
     def failed(self, now_s: float) -> list[JobRecord]:
         """Jobs that have to leave, since their trial has ended badly; whom they met is remembered."""
+        if not self._on:
+            return []
         for record in sorted(self._resumed, key=lambda record: record.placed_s or 0.0, reverse=True):
             self.began(record, now_s)  # the later of two is the newcomer
         self._resumed.clear()
