@@ -13,8 +13,7 @@ import random
 import resource
 import sys
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,6 +42,7 @@ from placement.partition import MODE_ORDER
 from placement.policies import policy_named
 from placement.scheduler import REVIEW_EVERY
 from placement.search import Search
+from simulator.engine import calm_collector
 
 TARGET_MILLI_PER_GPU = 900
 """Jobs leave, one after the other, while more than so much of the compute is taken."""
@@ -234,7 +234,7 @@ def run(plan: Plan) -> dict[str, Any]:
     engine = Engine(cluster, plan, exact=plan.exact)
     stream, draw = Stream(plan.stream, plan.seed), random.Random(plan.seed)
     churn = Churn(engine, stream, plan.gpus * TARGET_MILLI_PER_GPU, draw)
-    with _calm_collector():
+    with calm_collector():
         begun_s = time.perf_counter()
         filled = churn.fill()
         fill_s = time.perf_counter() - begun_s
@@ -369,19 +369,6 @@ def peak_rss_mib() -> float:
             if line.startswith("VmHWM:"):
                 return int(line.split()[1]) / 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-
-
-@contextmanager
-def _calm_collector() -> Iterator[None]:
-    thresholds = gc.get_threshold()
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(100_000, 50, 1000)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*thresholds)
-        gc.unfreeze()
 
 
 def main() -> None:

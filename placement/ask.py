@@ -15,7 +15,7 @@ from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.interference import InterferenceModel, Resident, coupling_of
 from placement.model import Isolation, Mode, Profile, Request
-from placement.neighbourhood import Neighbour
+from placement.neighbourhood import Neighbour, NeighbourhoodTable
 from placement.partition import MODE_ORDER, MigGeometry, Need, mps_max_clients, needs_of
 from placement.policies import Placement
 
@@ -94,11 +94,16 @@ class Ask:
             self.refused = grown
         self.refused[rank, number] = 1
 
-    def forget_company(self, sweeps: int) -> None:
-        """Neighbourhoods have been numbered anew for that many times: what was judged is void."""
-        self.sweeps = sweeps
-        self.welcomed.clear()
-        self.refused = NOTHING_REFUSED
+    def forget_company(self, table: NeighbourhoodTable) -> None:
+        """Forget what was judged of neighbourhoods whose numbers have been given up."""
+        gone = table.given_up_since(self.sweeps)
+        self.sweeps = table.sweeps
+        if gone is None:
+            self.welcomed, self.refused = set(), NOTHING_REFUSED
+            return
+        self.welcomed = {judged for judged in self.welcomed if judged[1] not in gone}
+        if self.refused.shape[1]:
+            self.refused[:, [number for number in gone if number < self.refused.shape[1]]] = 0
 
     def refuses(self, rank: int, number: int) -> bool:
         """Whether it is known that it may not join a neighbourhood."""

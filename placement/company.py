@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from placement import columns as k
 from placement.ask import Ask, newcomer_of
 from placement.cluster import Cluster
+from placement.columns import Ints
 from placement.interference import InterferenceModel
 from placement.model import Reason
 from placement.policies import Placement
@@ -40,6 +44,17 @@ class Company:
                 ask.refuse(rank, number, len(self._cluster.neighbourhoods))
                 welcome = False
         return welcome
+
+    def judges_anew(self, ask: Ask, rows: Ints) -> bool:
+        """Judge all neighbourhoods on some nodes for a request; gives whether any was not known before."""
+        numbers = np.unique(self._cluster.gpus[rows, :, k.NEIGHBOURHOOD]).tolist()
+        anew = False
+        for rank in ask.ranks:
+            unknown = [n for n in numbers if (rank, n) not in ask.welcomed and not ask.refuses(rank, n)]
+            if rank != k.EXCLUSIVE_RANK and unknown:
+                self.welcomes(ask, rank, unknown)
+                anew = True
+        return anew
 
     def objection(self, ask: Ask, rank: int, number: int) -> Reason | None:
         """Why a request may not join a neighbourhood, None if it may."""

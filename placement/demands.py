@@ -86,18 +86,19 @@ class Demands:
     def compiled(self, demand: Demand) -> Ask:
         """The compiled request of a demand."""
         ask = demand.ask
-        if ask is not None and ask.generation == self._cluster.generation:
-            if ask.sweeps != self._cluster.neighbourhoods.sweeps:
-                ask.forget_company(self._cluster.neighbourhoods.sweeps)
-            return ask
+        if ask is None or ask.generation != self._cluster.generation:
+            ask = demand.ask = self._compiled_once(demand)
+        if ask.sweeps != self._cluster.neighbourhoods.sweeps:
+            ask.forget_company(self._cluster.neighbourhoods)
+        return ask
+
+    def _compiled_once(self, demand: Demand) -> Ask:
         key = (demand.request, None if demand.profile is None else demand.profile.name)
         ask = self._asks.get(key)
         if ask is None or ask.generation != self._cluster.generation:
             while len(self._asks) >= MAX_ASKS:
                 del self._asks[next(iter(self._asks))]
             ask = compile_ask(demand.request, demand.profile, self._cluster, self._placement, self._belief)
+            ask.sweeps = self._cluster.neighbourhoods.sweeps
             self._asks[key] = ask
-        if ask.sweeps != self._cluster.neighbourhoods.sweeps:
-            ask.forget_company(self._cluster.neighbourhoods.sweeps)
-        demand.ask = ask
         return ask

@@ -72,11 +72,15 @@ def token_of(known: Known) -> Token | None:
     return (0 if profile is None else id(profile), mode.value, milli, max_slowdown or 0.0)
 
 
+SWEEPS_KEPT = 4
+"""Who has not asked for so many sweeps forgets everything."""
+
+
 class NeighbourhoodTable:
     """Numbers for neighbourhoods; the neighbourhood itself is made when somebody asks for it.
 
     A number that no GPU has any more is set aside, and given to another neighbourhood only after
-    :meth:`sweep` has told everybody who remembers something of it.
+    a :meth:`sweep`; who remembers something of numbers asks :meth:`given_up_since`.
     """
 
     def __init__(self) -> None:
@@ -87,6 +91,7 @@ class NeighbourhoodTable:
         self._gpus: list[int] = []
         self._aside: set[int] = set()
         self._free: list[int] = []
+        self._given_up: list[frozenset[int]] = []
         self.sweeps = 0
         """How often numbers have been given up."""
         self.promised = False
@@ -140,10 +145,16 @@ class NeighbourhoodTable:
         """How many numbers no GPU has."""
         return len(self._aside)
 
+    def given_up_since(self, sweeps: int) -> frozenset[int] | None:
+        """The numbers given up after so many sweeps, which may mean others by now; None: too long ago."""
+        since = self.sweeps - sweeps
+        return frozenset().union(*self._given_up[-since:]) if 0 < since <= len(self._given_up) else None
+
     def sweep(self) -> None:
-        """Give up the numbers that no GPU has: whatever is remembered of numbers is void."""
+        """Give up the numbers that no GPU has."""
         gone = sorted(self._aside)
         self.sweeps += 1
+        self._given_up = [*self._given_up, frozenset(gone)][-SWEEPS_KEPT:]
         self._aside.clear()
         for number in gone:
             del self._numbers[self._keys[number]]

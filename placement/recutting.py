@@ -11,7 +11,7 @@ from placement import columns as k
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord
 from placement.lodgings import Tenancy
-from placement.model import Assignment, Mode, Share, model_matches
+from placement.model import Assignment, Mode, Share, StateError, model_matches
 from placement.noise import draw
 from placement.partition import (
     DEFAULT_COSTS,
@@ -95,7 +95,8 @@ class Recutting:
         node = self._cluster.members[row]
         uuid = node.gpus[slot].uuid
         geometry = self._cluster.geometries[self._cluster.gpus.item(row, slot, k.MODEL)]
-        assert geometry is not None  # noqa: S101 - only such are candidates
+        if geometry is None:
+            raise StateError(f"GPU {uuid} cannot be cut into slices, but was to be")
         board = _Board(node.node_id, uuid, geometry, [], [])
         for tenancy in self._cluster.residents(uuid):
             present = _instance(tenancy)

@@ -270,8 +270,13 @@ class Search:
         self._rows.look(ask)
         if self.placement.noise:
             return self._drawn(self._everywhere(who), who)
+        mine = self._own_rows(who.demand)
+        fitting = (
+            np.union1d(np.flatnonzero(ask.scores != k.BAD), mine) if self._takes_sets(ask) else NO_SCORES
+        )
+        if self._company.judges_anew(ask, fitting):
+            self._rows.rescore(ask, fitting)
         while len(ask.scores if rows is None else rows):
-            mine = self._own_rows(who.demand)
             best = self._rows.best(ask, rows, mine)
             if len(mine):
                 best = min(best, self._rows.best_aside(ask, self.number_of(who.demand.asker), mine))
@@ -304,6 +309,9 @@ class Search:
             own = self._own(who.ask, who.demand)
             found, done = self._rows.sight(who.ask, begin, done, self._sight)
             near = tuple(column[:found] for column in self._sight)
+            if self._takes_sets(who.ask):
+                self._company.judges_anew(who.ask, np.union1d(near[0], self._own_rows(who.demand)))
+                own = [*self._own(who.ask, who.demand), *self._seen_by(who, near[0])]
             if self.placement.noise:
                 places = {row: (score, row, info) for row, score, info in zip(*map(list, near), strict=True)}
                 spot = self._drawn([*(places | {place[1]: place for place in own}).values()], who)
@@ -312,6 +320,18 @@ class Search:
             if spot is not None:
                 return spot
         return None
+
+    def _takes_sets(self, ask: Ask) -> bool:
+        """Whether a worker takes shares of several GPUs of which some may refuse it.
+
+        The best set of those that do not may be better than the best set of all, so all are judged first.
+        """
+        shares = ask.plain[k.OFFERED] & ~(1 << k.EXCLUSIVE_RANK)
+        return ask.request.gpus_apart > 1 and shares != 0 and self._company.matters(ask)
+
+    def _seen_by(self, who: _Worker, rows: Ints) -> list[Near]:
+        """Some nodes as the asker sees them."""
+        return self._rows.aside(who.ask, self.number_of(who.demand.asker), rows.tolist())
 
     def _best_of(self, near: tuple[Any, ...], own: dict[int, Near], who: _Worker) -> _Spot | None:
         """The best of these places that is welcome; ``near``: rows, scores and infos."""

@@ -99,7 +99,7 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
     if options.compiled:
         compile_kernels(world.scheduler.policy.placement)
     begun_s = time.perf_counter()
-    with _calm_collector():
+    with calm_collector():
         world.run()
     wall_s = time.perf_counter() - begun_s
     outcomes = world.outcomes()
@@ -114,7 +114,7 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
 
 
 @contextmanager
-def _calm_collector() -> Iterator[None]:
+def calm_collector() -> Iterator[None]:
     """Keep the garbage collector from walking the whole trace again and again."""
     thresholds = gc.get_threshold()
     gc.collect()

@@ -152,6 +152,8 @@ class Desk:
                 self.end(self.dice.of(*sorted(self.live)))
             elif what < 0.93:
                 self.replace_nodes()
+            elif what < 0.95:
+                self.cluster.neighbourhoods.sweep()
             else:
                 node_id = self.dice.of(*sorted(self.books.nodes))
                 up = self.dice.random() < 0.6
