@@ -271,11 +271,10 @@ class Search:
         if self.placement.noise:
             return self._drawn(self._everywhere(who), who)
         mine = self._own_rows(who.demand)
-        fitting = (
-            np.union1d(np.flatnonzero(ask.scores != k.BAD), mine) if self._takes_sets(ask) else NO_SCORES
-        )
-        if self._company.judges_anew(ask, fitting):
-            self._rows.rescore(ask, fitting)
+        if self._takes_sets(ask):
+            fitting = np.union1d(np.flatnonzero(ask.scores != k.BAD), mine)
+            if self._company.judges_anew(ask, fitting):
+                self._rows.rescore(ask, fitting)
         while len(ask.scores if rows is None else rows):
             best = self._rows.best(ask, rows, mine)
             if len(mine):
