@@ -70,6 +70,7 @@ class CoreSettings:
             records=image.records,
             events=image.events,
             decisions=image.decisions,
+            price_levels=image.price_levels,
         )
         scheduler = Scheduler.restore(
             policy_named(self.policy), model_named(self.belief), snapshot, Options(seed=self.seed)
@@ -358,6 +359,7 @@ class Loop:
             neighbours=new_pairs(scheduler, step),
             core_events=scheduler.events,
             core_decisions=scheduler.decisions,
+            price_levels=scheduler.price_levels,
         )
         brain.versions.update(self._store.steps.commit(write, brain.versions))
         self.counters.steps += 1

@@ -16,7 +16,8 @@ class Options:
         compiled: use compiled kernels where they can be had; changes no answer.
         exact: look at every node for every request; if not, a request that only one live job makes is
             answered by a bounded look.
-        mix: the requests that are usual here; policies that weigh fragmentation go by it.
+        mix: the requests that are usual here; policies that weigh what those lose go by it.  Empty: by
+            :data:`placement.usual.USUAL`.
     """
 
     seed: int = 0

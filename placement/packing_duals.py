@@ -8,6 +8,7 @@ thousandths and nothing of 190, such a share takes the whole GPU.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping
 
 import numpy as np
@@ -30,11 +31,15 @@ def residual_worth(demand: Mapping[int, int]) -> Ints:
 
     ``demand`` is how often shares of each size (thousandths) are asked for; empty: everything is worth 0.
     """
-    wanted = {milli: weight for milli, weight in sorted(demand.items()) if weight > 0}
+    return _residual_worth(tuple((milli, weight) for milli, weight in sorted(demand.items()) if weight > 0))
+
+
+@functools.lru_cache(maxsize=64)
+def _residual_worth(wanted: tuple[tuple[int, int], ...]) -> Ints:
     if not wanted:
         return np.zeros(WHOLE_GPU_MILLI + 1, np.int64)
-    sizes = -(-np.array(list(wanted), np.int64) // STEP_MILLI)
-    prices = _prices(sizes, np.array(list(wanted.values()), np.float64))
+    sizes = -(-np.array([milli for milli, _weight in wanted], np.int64) // STEP_MILLI)
+    prices = _prices(sizes, np.array([weight for _milli, weight in wanted], np.float64))
     worth, _last = _knapsack(sizes, prices)
     steps = np.arange(WHOLE_GPU_MILLI + 1) // STEP_MILLI
     return np.rint(WHOLE_GPU_MILLI * worth[steps]).astype(np.int64)

@@ -37,9 +37,10 @@ from placement.model import (
 )
 from placement.options import PLAIN, Options
 from placement.placer import Placer
-from placement.policies import Policy
+from placement.policies import Measure, Policy
 from placement.reports import Reports
 from placement.search import Search
+from placement.usual import USUAL
 
 REVIEW_EVERY = 200
 """Prices of what is scarce are reviewed after so many decisions."""
@@ -77,11 +78,12 @@ class Scheduler:
     def __init__(self, policy: Policy, belief: InterferenceModel, options: Options = PLAIN) -> None:
         self.policy = policy
         self.belief = belief
-        self.cluster = Cluster(options.mix, belief)
+        mix = options.mix or (USUAL if policy.placement.weighs is not Measure.NOTHING else ())
+        self.cluster = Cluster(mix, belief)
         self.events = 0
         self._search = Search(self.cluster, policy.placement, belief, options)
         bare = Options(compiled=options.compiled, exact=True)
-        self._bare = Search(Cluster(options.mix), policy.placement, NoInterference(), bare)
+        self._bare = Search(Cluster(mix), policy.placement, NoInterference(), bare)
         self._ledger = Ledger()
         self._attempts = Attempts(self._ledger)
         self._placer = Placer(self._ledger, self._attempts, policy, self._search)
@@ -221,6 +223,11 @@ class Scheduler:
         """Jobs placed, pushed out or rejected so far."""
         return self._placer.decisions + self._rejections
 
+    @property
+    def price_levels(self) -> tuple[int, ...]:
+        """How scarce things are that usual requests need, see :mod:`placement.prices`."""
+        return self._search.prices.levels
+
     def record(self, job_id: str) -> JobRecord:
         """All that is known of a job.
 
@@ -286,8 +293,8 @@ class Scheduler:
         """All that :meth:`restore` needs; the records are the live ones, not copies."""
         nodes = tuple((node, self.available(node.node_id)) for node in self.cluster.members)
         records = tuple(record for record in self._ledger if record.state not in ENDED)
-        profiles, levels = tuple(self._ledger.profiles.values()), self._search.prices.levels
-        return Snapshot(nodes, profiles, records, self.events, self.decisions, levels)
+        profiles = tuple(self._ledger.profiles.values())
+        return Snapshot(nodes, profiles, records, self.events, self.decisions, self.price_levels)
 
     @classmethod
     def restore(

@@ -103,6 +103,7 @@ class StepWrite:
     """Pairs that share a GPU from now on, each once."""
     core_events: int = 0
     core_decisions: int = 0
+    price_levels: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

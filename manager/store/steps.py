@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ class CoreImage:
     events: int
     decisions: int
     now_s: float
+    price_levels: tuple[int, ...] = ()
 
 
 class Steps:
@@ -54,6 +56,7 @@ class Steps:
                     "core_decisions": 0,
                     "now_s": 0.0,
                     "database_id": uuid.uuid4().hex,
+                    "price_levels": "[]",
                 }
                 connection.execute(insert(t.manager_state).values(first))
             state = connection.execute(select(t.manager_state)).one()
@@ -90,6 +93,7 @@ class Steps:
                 events=state.core_events,
                 decisions=state.core_decisions,
                 now_s=state.now_s,
+                price_levels=tuple(map(int, json.loads(state.price_levels))),
             )
 
     def pending(self, limit: int) -> list[InboxRow]:
@@ -144,7 +148,12 @@ class Steps:
 
     def _keep_state(self, connection: Connection, step: StepWrite) -> None:
         mine = t.manager_state.c.epoch == self.epoch
-        values = {"core_events": step.core_events, "core_decisions": step.core_decisions, "now_s": step.now_s}
+        values = {
+            "core_events": step.core_events,
+            "core_decisions": step.core_decisions,
+            "now_s": step.now_s,
+            "price_levels": json.dumps(step.price_levels),
+        }
         if connection.execute(update(t.manager_state).where(mine).values(values)).rowcount != 1:
             raise self._superseded()
 

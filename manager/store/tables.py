@@ -41,9 +41,11 @@ manager_state = Table(
     Column("core_decisions", BigInteger, nullable=False),
     Column("now_s", Double, nullable=False),
     Column("database_id", NAME, nullable=False),
+    Column("price_levels", Text, nullable=False),
 )
-"""One row: the fencing number, the last job number, the core's counters and its latest time; and a random id
-of the database, so that an agent notices when its journal belongs to another one."""
+"""One row: the fencing number, the last job number, the core's counters, its latest time and the levels of
+its prices (JSON); and a random id of the database, so that an agent notices when its journal belongs to
+another one."""
 
 jobs = Table(
     "jobs",

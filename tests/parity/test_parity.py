@@ -54,7 +54,7 @@ def simulated(given: Scenario) -> SimulationResult:
     return simulate(given.rows, ClusterSpec("parity", tuple(given.nodes)), options)
 
 
-@pytest.mark.parametrize("policy", ["fifo", "best-fit", "srtf", "random"])
+@pytest.mark.parametrize("policy", ["fifo", "best-fit", "srtf", "random", "fgd", "cotenant"])
 def test_live_loop_and_simulator_decide_alike(policy: str, tmp_path: Path) -> None:
     given = scenario(policy)
     live = LiveRun(tmp_path, given).replay()
@@ -110,7 +110,7 @@ def test_the_workload_uses_what_it_is_meant_to_use() -> None:
         assert expected in log
 
 
-@pytest.mark.parametrize("policy", ["fifo", "best-fit", "random", "srtf"])
+@pytest.mark.parametrize("policy", ["fifo", "best-fit", "random", "srtf", "fgd", "cotenant"])
 def test_restarts_at_random_moments_change_no_decision(policy: str, tmp_path: Path) -> None:
     given = scenario(policy)
     draw = random.Random(3)

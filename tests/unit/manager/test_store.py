@@ -114,6 +114,7 @@ def test_a_database_keeps_its_random_id_also_from_before_it_had_one(parts: Parts
     assert (parts.store.steps.database_id, parts.store.steps.epoch) == (first, 2)
     with parts.store.database.write() as connection:
         connection.exec_driver_sql("ALTER TABLE manager_state DROP COLUMN database_id")
+        connection.exec_driver_sql("ALTER TABLE manager_state DROP COLUMN price_levels")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
     parts.restart()
     second = parts.store.steps.database_id

@@ -1,0 +1,150 @@
+"""What free compute is worth, and what a placement takes from others: against the definitions."""
+
+from __future__ import annotations
+
+from itertools import combinations_with_replacement
+
+import numpy as np
+import pytest
+
+from placement import columns as k
+from placement import mix as m
+from placement.cluster import Cluster
+from placement.interference import NoInterference
+from placement.lodgings import Holder
+from placement.mix import UsualRequest
+from placement.model import Assignment, Gpu, Job, Mode, Node, Request, Share
+from placement.options import Options
+from placement.packing_duals import residual_worth
+from placement.policies import PLACEMENTS
+from placement.search import Search
+from placement.usual import USUAL
+
+V100, T4 = "V100-SXM2-32GB", "T4-16GB"
+MPS = frozenset({Mode.MPS})
+WHOLE = frozenset({Mode.EXCLUSIVE})
+
+
+@pytest.mark.parametrize(
+    ("demand", "worth"),
+    [
+        ({}, {1000: 0}),
+        ({1000: 5}, {990: 0, 1000: 1000}),
+        ({500: 1}, {490: 0, 500: 500, 990: 500, 1000: 1000}),
+        ({810: 1}, {190: 0, 800: 0, 810: 1000, 1000: 1000}),  # nothing fits beside it
+        ({810: 1, 190: 1}, {1000: 1000}),
+        ({600: 1, 400: 1}, {1000: 1000}),
+        ({340: 1}, {330: 0, 340: 500, 680: 1000}),
+    ],
+)
+def test_what_a_free_part_of_a_gpu_is_worth(demand, worth):
+    table = residual_worth(demand)
+    assert {milli: int(table[milli]) for milli in worth} == worth
+    assert (np.diff(table) >= 0).all()
+
+
+@pytest.mark.parametrize(
+    "demand", [{100: 9, 250: 3, 300: 4, 470: 2, 650: 1}, {220: 5, 330: 1, 810: 7, 1000: 4}]
+)
+def test_no_set_of_shares_that_fits_one_gpu_is_worth_more_than_the_gpu(demand):
+    """The prices are feasible: what makes them bounds."""
+    price = {size: int(residual_worth(demand)[size]) for size in demand}
+    sets = [s for n in range(1, 11) for s in combinations_with_replacement(demand, n) if sum(s) <= 1000]
+    assert max(sum(price[size] for size in one) for one in sets) in range(990, 1011)
+
+
+SHARES = ((250, 3), (500, 2), (810, 1))
+MIX = (
+    *(
+        UsualRequest(
+            Request(compute_milli=milli, modes=MPS, cpu_milli=8 * milli, ram_bytes=milli << 20), weight
+        )
+        for milli, weight in SHARES
+    ),
+    UsualRequest(Request(gpus=4, modes=WHOLE, cpu_milli=16000), 1),
+    UsualRequest(Request(modes=WHOLE, gpu_models=("T4",), cpu_milli=4000), 1),
+)
+
+
+def fed(free_milli: int, cpu_milli: int, ram_bytes: int) -> int:
+    """Compute that CPU (four ratios, the last one of little weight) and RAM can feed, by the definition."""
+    gpus = [(u.request.gpus * (u.request.compute_milli or 1000), u.weight, u.request) for u in MIX]
+    total = sum(milli * weight for milli, weight, _request in gpus)
+    cpu = sum(weight * request.cpu_milli for _milli, weight, request in gpus)
+    ram = sum(weight * (request.ram_bytes >> 20) for _milli, weight, request in gpus)
+    most = [
+        (weight, min(free_milli, cpu_milli * 1000 // (ratio * cpu // total)))
+        for ratio, weight in ((800, 8), (900, 8), (1000, 8), (1400, 1))
+    ]
+    most.append((8, min(free_milli, (ram_bytes >> 20) * 1000 // (1000 * ram // total))))
+    return sum(weight * amount for weight, amount in most) // 8
+
+
+@pytest.mark.parametrize("taken", [0, 250, 500, 700])
+@pytest.mark.parametrize(("asked", "cpu_milli"), [(100, 0), (250, 2000), (300, 9000)])
+def test_what_a_share_takes_from_others(taken, asked, cpu_milli):
+    """Beside others on the only GPU: its part of the GPU, best fit, and what can be fed afterwards."""
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes([Node("n", (Gpu("g", V100),), 10_000, 64 << 30)])
+    if taken:
+        cluster.allocate(Holder("a", "t"), Assignment(0, "n", (Share("g", Mode.MPS, taken),)))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    job = Job("b", Request(compute_milli=asked, modes=MPS, cpu_milli=cpu_milli), 0.0, 1)
+    score = search.score_on(search.demand(job, None), 0)
+    assert search.prices.levels == (0,)  # there is no place for four GPUs that could be lost
+    worth = residual_worth(dict([*SHARES, (1000, 4)]))
+    free, left = 1000 - taken, 1000 - taken - asked
+    before = 1000 if not taken else int(worth[free])
+    lost = 3 * (before - int(worth[left])) + (free * free - left * left) // 4000
+    lost += fed(free, 10_000, 64 << 30) - fed(left, 10_000 - cpu_milli, 64 << 30)
+    opening = 0 if taken else 3 * (1000 // 300)
+    assert score == lost + opening
+
+
+def cluster_of(*nodes: tuple[str, int]) -> Cluster:
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes(
+        [
+            Node(f"n{i}", tuple(Gpu(f"g{i}/{j}", m) for j in range(n)), 64_000)
+            for i, (m, n) in enumerate(nodes)
+        ]
+    )
+    return cluster
+
+
+def test_prices_rise_when_places_for_several_gpus_get_scarce_and_stay_while_they_are_near():
+    cluster = cluster_of(*[(V100, 4)] * 20)
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    share = search.demand(Job("b", Request(compute_milli=250, modes=MPS), 0.0, 1), None)
+    search.score_on(share, 0)
+    plenty = search.prices.levels[0]
+    for i in range(19):  # one GPU of each but the last: no place for four is left there
+        cluster.allocate(Holder(f"a{i}", "t"), Assignment(0, f"n{i}", (Share(f"g{i}/0", Mode.MPS, 250),)))
+    last, first = cluster.row_of("n19"), cluster.row_of("n0")
+    before = search.score_on(share, last), search.score_on(share, first)
+    search.review_prices()
+    scarce = search.prices.levels[0]
+    assert plenty < scarce
+    assert search.score_on(share, last) > before[0]  # the last place costs more now, the others as before
+    assert search.score_on(share, first) == before[1]
+    search.review_prices()
+    assert search.prices.levels[0] == scarce
+
+
+def test_a_kind_that_some_must_have_has_a_price_when_it_is_scarce():
+    cluster = cluster_of((T4, 1), *[(V100, 4)] * 20)
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    share = search.demand(Job("b", Request(compute_milli=250, modes=MPS), 0.0, 1), None)
+    search.score_on(share, 0)
+    assert search.prices.levels[1] > 0
+    tables = cluster.mix_tables
+    kinds = {model: i for i, (model, _memory) in enumerate(cluster.kinds)}
+    at = int(tables[m.KIND_PRICES_AT])
+    assert tables[at + kinds[T4]] > 0 == tables[at + kinds[V100]]
+
+
+def test_what_is_taken_for_usual_fits_common_gpus():
+    cluster = Cluster(USUAL)
+    cluster.set_nodes([Node("n", (Gpu("g", "A100-SXM4-80GB", 80 << 30),))])
+    shares = sum(1 for usual in USUAL if usual.request.gpus == 1)
+    assert int(cluster.gpus[0, 0, k.USABLE]).bit_count() >= shares
