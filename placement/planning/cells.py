@@ -165,26 +165,6 @@ class Cells:
             self._vacate(hold.tenant, part)
         return hold
 
-    def adopt(self, tenant: str, node: str, slots: tuple[int, ...]) -> CellPart:
-        """The part for GPUs whose cell nobody wrote down: in a cell of the tenant if one can be there.
-
-        A bound cell around the GPUs, else the smallest that is owed and whose place is free, else none (and
-        so no guarantee).
-        """
-        private = self._private.get(tenant)
-        numbers = sorted(self._numbers(CellPart(node, slots)))
-        if private is None or not numbers:
-            return CellPart(node, slots)
-        for size in sorted({size for _start, size in private.used}):
-            start = numbers[0] - numbers[0] % size
-            if (start, size) in private.used and max(numbers) < start + size:
-                return CellPart(node, slots, size)
-        for size in sorted(size for size, count in private.unbound.items() if count > 0):
-            start = numbers[0] - numbers[0] % size
-            if max(numbers) < start + size and self._buddy.level_over(start, size) is not None:
-                return CellPart(node, slots, size)
-        return CellPart(node, slots)
-
     def _guaranteed_parts(self, ask: CellAsk, parts: list[CellPart]) -> bool:
         private = self._private.get(ask.tenant)
         if private is None:

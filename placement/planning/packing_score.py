@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from placement.model import Profile
@@ -152,19 +152,3 @@ def _overfull(newcomer: PackingJob, other: PackingJob, gpu_memory_bytes: int | N
         yield PairRefusal.UNKNOWN
     elif newcomer.memory_bytes + other.memory_bytes > gpu_memory_bytes:
         yield PairRefusal.MEMORY
-
-
-@dataclass(frozen=True, slots=True)
-class IndolentSwitch:
-    """Packing is off while everyone can have GPUs alone; two thresholds, so that it does not flicker.
-
-    Thousandths of the cluster's GPUs, counting those in use, those asked for and those soon to be asked for.
-    """
-
-    on_from_milli: int = 900
-    off_below_milli: int = 700
-
-    def after(self, on: bool, demand_gpus: Iterable[int], gpus: int) -> bool:
-        """Whether packing is on now, given whether it was on and the GPUs that each job wants alone."""
-        load = sum(demand_gpus) * 1000
-        return load >= (self.off_below_milli if on else self.on_from_milli) * gpus

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from placement.model import StateError
@@ -147,21 +147,6 @@ class PackTrials:
         apart = newcomer.job_id != host.job_id
         free = newcomer.job_id not in self._trials and host.job_id not in self._trials
         return apart and free and newcomer.gpus == host.gpus and _key(newcomer, host) not in self._bad
-
-    def propose(
-        self, newcomers: Sequence[TrialJob], hosts: Sequence[TrialJob], pick: Callable[[int], int]
-    ) -> tuple[tuple[TrialJob, TrialJob], ...]:
-        """Random pairs to try, the newcomers in their order; ask only if some of them would wait otherwise.
-
-        ``pick`` draws one of so many choices and must give the same numbers in a replay.
-        """
-        pairs: list[tuple[TrialJob, TrialJob]] = []
-        left = list(hosts)
-        for newcomer in newcomers:
-            fitting = [i for i, host in enumerate(left) if self.may_try(newcomer, host)]
-            if fitting:
-                pairs.append((newcomer, left.pop(fitting[pick(len(fitting))])))
-        return tuple(pairs)
 
     def step(self, event: TrialEvent) -> tuple[TrialDecision, ...]:
         """What follows from an event.

@@ -167,15 +167,6 @@ def test_a_bound_cell_serves_while_a_better_one_has_no_place():
     assert put(cells, "new", "t", 4).parts == (CellPart("a", (4, 5, 6, 7), 8),)
 
 
-def test_gpus_without_a_written_cell_are_adopted_if_one_can_be_there():
-    cells = Cells(TWO_NODES, {"t": {4: 1, 2: 1}})
-    for holder, slots, cell in (("x", (0, 1), 2), ("y", (4, 5), 4), ("z", (6,), 4), ("w", (2,), None)):
-        part = cells.adopt("t", "a", slots)
-        assert part == CellPart("a", slots, cell)
-        cells.take(CellHold(holder, "t", (part,)))
-    assert cells.adopt("nobody", "b", (0,)).cell is None
-
-
 def test_what_cannot_be_held_is_refused_and_changes_nothing():
     cells = Cells(TWO_NODES, {"t": {4: 1}})
     put(cells, "job", "t", 2)

@@ -16,7 +16,6 @@ from placement.planning.packing_score import (
     SCORE_LIMITS,
     SPEED_BANDS,
     Counters,
-    IndolentSwitch,
     PackingJob,
     PackingRules,
     PairRefusal,
@@ -132,11 +131,3 @@ def test_who_may_join_whom(newcomer, running, rules, refusal):
 
 def test_unknown_gpu_memory_constrains_nothing():
     assert why_not_pair(like(memory_bytes=None), [like(memory_bytes=999 * GIB)], None) is None
-
-
-def test_packing_is_off_at_low_load_and_does_not_flicker():
-    switch, on, seen = IndolentSwitch(), False, []
-    for demand in (0, 69, 70, 89, 90, 120, 89, 70, 69, 89):
-        on = switch.after(on, [demand // 2, demand - demand // 2], 100)
-        seen.append(on)
-    assert seen == [False, False, False, False, True, True, True, True, False, False]

@@ -136,26 +136,6 @@ def test_a_job_shares_with_one_other_on_as_many_gpus():
     assert trials.may_try(C, TrialJob("d"))
 
 
-def test_proposals_are_random_pairs_that_may_be_tried():
-    trials = PackTrials(bad=[("job", "n0", "h1")])
-    newcomers = [TrialJob("n0"), TrialJob("n1", gpus=4), TrialJob("n2"), TrialJob("n3")]
-    hosts = [TrialJob("h0"), TrialJob("h1"), TrialJob("h2", gpus=4)]
-    seen = set()
-    for seed in range(40):
-        pairs = trials.propose(newcomers, hosts, Random(seed).randrange)
-        assert pairs == trials.propose(newcomers, hosts, Random(seed).randrange)
-        seen.add(tuple((one.job_id, other.job_id) for one, other in pairs))
-    # The key of n0 and h1 is in alphabetical order: as written above it means nothing.
-    assert seen == {
-        (("n0", "h0"), ("n1", "h2"), ("n2", "h1")),
-        (("n0", "h1"), ("n1", "h2"), ("n2", "h0")),
-    }
-    trials = PackTrials(bad=[("job", "h1", "n0")])
-    assert {trials.propose(newcomers, hosts, Random(seed).randrange)[0][1].job_id for seed in range(20)} == {
-        "h0"
-    }
-
-
 def test_what_stays_together_is_worth_it_under_a_random_adversary():
     """Whatever is measured: nobody shares twice, no failed pair returns, and kept pairs reach the sum."""
     random = Random(3)
