@@ -19,7 +19,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
-LOCK_EXTRAS := --extra test --extra fast --extra kubernetes
+LOCK_EXTRAS := --extra test --extra fast --extra solvers --extra kubernetes
 COMPILE := uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest \
 	--generate-hashes --no-annotate --custom-compile-command "make lock"
 

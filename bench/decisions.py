@@ -27,6 +27,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from placement.model import CotenantError
+from placement.policies import policy_named
+
 ROOT = Path(__file__).resolve().parents[1]
 STREAMS = ("templates", "raw")
 POLICY = "cotenant"
@@ -159,6 +162,18 @@ def sizes_of(text: str) -> tuple[int, ...]:
     return tuple(sizes)
 
 
+def policy(text: str) -> str:
+    """The name of a policy.
+
+    Raises:
+        argparse.ArgumentTypeError: there is none of that name.
+    """
+    try:
+        return policy_named(text).name
+    except CotenantError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
+
+
 def with_smaller(sizes: tuple[int, ...]) -> tuple[int, ...]:
     """Two sizes at least, so that growth can be told; one that is too small to be divided stays alone."""
     if len(sizes) > 1:
@@ -187,7 +202,9 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Measure how fast the core decides.")
     parser.add_argument("--gpus", type=sizes_of, default=SIZES, metavar="N[,N...]", help="sizes of clusters")
     parser.add_argument("--stream", choices=STREAMS, help="how alike the requests are (default: both)")
-    parser.add_argument("--policy", default=POLICY, help=f"how places are chosen (default: {POLICY})")
+    parser.add_argument(
+        "--policy", type=policy, default=POLICY, help=f"how places are chosen (default: {POLICY})"
+    )
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--steps", type=int, default=10_000, help="decisions that are timed")
     parser.add_argument("--loss", type=int, default=1_000, help="decisions compared with the full search")

@@ -117,11 +117,18 @@ def measure(settings: Settings, factory: PlacerFactory | None = None) -> Results
 
 
 def _seeds(text: str) -> tuple[int, ...]:
-    """``42-51``, ``42,45`` or a mixture of both."""
+    """``42-51``, ``42,45`` or a mixture of both.
+
+    Raises:
+        argparse.ArgumentTypeError: no such list, or an empty one.
+    """
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
+        last = last or first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last)):
+            raise argparse.ArgumentTypeError(f"{part!r}: write seeds such as 42-51 or 42,45")
+        found += range(int(first), int(last) + 1)
     return tuple(found)
 
 

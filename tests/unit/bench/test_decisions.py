@@ -251,3 +251,10 @@ def test_end_to_end():
     wanted = {"policy", "p50_us", "p99_us", "wall_p99_us", "decisions_per_s", "rss_mib", "loss", "check"}
     assert all(wanted <= run.keys() and run["steps"] == 60 for run in figures["runs"])
     assert figures["growth_exponent"].keys() == {"templates", "raw"}
+
+
+def test_a_policy_that_does_not_exist_is_refused_before_anything_runs(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["decisions.py", "--gpus", "1000", "--policy", "hope"])
+    with pytest.raises(SystemExit):
+        decisions.main()
+    assert "policy 'hope' is unknown" in capsys.readouterr().err

@@ -322,6 +322,13 @@ def test_unknown_names_are_refused(monkeypatch, capsys, folder, words):
     assert "choose among" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("seeds", ["5-1", "x-y", "", "1,,2", "-3"])
+def test_seeds_that_are_none_are_refused(monkeypatch, capsys, folder, seeds):
+    with pytest.raises(SystemExit):
+        run(monkeypatch, capsys, folder, f"--seeds={seeds}")
+    assert "write seeds such as 42-51" in capsys.readouterr().err
+
+
 def results(policy: str, *, alloc: float, frag: float = 4.0, wall_s: float | None = 1.0) -> Results:
     points = (60, 80, 95, 100, 120, 130)
     values = {Measure.ALLOCATION: alloc, Measure.FRAGMENTED: frag, Measure.FRAGMENT_RATIO: 50.0}
