@@ -26,11 +26,9 @@ Scores = tuple[Score, Score]
 
 @register_jitable
 def left_on_gpu(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int:
-    """Compute left on a GPU after taking one share, in thousandths; -1 if the share does not fit."""
+    """Compute left on a GPU after one share, promises aside, in thousandths; -1 if it does not fit."""
     mode = gpu[k.MODE]
     if term[k.MILLI] == 0 or (mode != k.EMPTY and mode != k.MODE_OF_RANK[rank]):
-        return -1
-    if is_refused(tables[1], rank, gpu[k.NEIGHBOURHOOD]):
         return -1
     if rank == k.EXCLUSIVE_RANK:
         return 0 if mode == k.EMPTY else -1
@@ -137,7 +135,8 @@ def _gpu_offer(
 def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) -> tuple[int, int, int]:
     """Score of a node, how many workers it can hold (an upper bound), and the choice of mode and slot.
 
-    Exact for one GPU a worker; for several the slot means nothing.
+    Exact for one GPU a worker, promises aside; for several the slot means nothing.  What is known to be
+    refused counts for the score alone: how many workers a node holds must not depend on who has asked before.
     """
     workers = workers_beside_gpus(node, ask)
     wanted = ask[k.GPUS]
@@ -150,8 +149,6 @@ def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores)
         best, shares, choice = _best_gpu(gpus, node, ask, tables, scores)
     else:
         best, shares, choice = _best_set(gpus, node, ask, tables, scores)
-    if best == k.BAD:
-        return k.BAD, 0, 0
     return best, min(workers, shares), choice
 
 
@@ -169,12 +166,12 @@ def _bare_offer(gpus: Table, node: Row, ask: Row, kind: int, mix: Row) -> Offer:
 
 
 @register_jitable
-def _left_if_offered(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int:
-    """Compute left on a GPU after one share; -1 if it does not fit or the mode would do nowhere."""
+def _left_in_mode(gpu: Row, rank: int, ask: Row, tables: Tables) -> int:
+    """Compute left on a GPU after one share, -1 if it does not fit; reads no terms unless it might."""
     mode = gpu[k.MODE]
-    if (ask[k.OFFERED] >> rank) & 1 == 0 or mode not in (k.EMPTY, k.MODE_OF_RANK[rank]):
+    if (ask[k.OFFERED] >> rank) & 1 == 0 or (mode != k.EMPTY and mode != k.MODE_OF_RANK[rank]):
         return -1
-    return left_on_gpu(gpu, rank, ask, term, tables)
+    return left_on_gpu(gpu, rank, ask, term_of(tables[0], rank, gpu[k.MODEL]), tables)
 
 
 @register_jitable
@@ -194,27 +191,27 @@ def _best_gpu(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
     for j in range(len(gpus)):
         gpu = gpu_of(gpus, j)
         mode = gpu[k.MODE]
-        if mode in (k.EXCLUSIVE, k.ABSENT):
+        if gpu[k.FREE_MILLI] == 0:  # as of whole GPUs that are taken, and where there is none
             continue
         if mode == k.EMPTY and gpu[k.MODEL] == empty_kind:  # as good as the one before, and behind it
             shares += empty_room
             continue
         room = 0
         for rank in range(k.RANKS):
-            term = term_of(terms, rank, gpu[k.MODEL])
-            left = _left_if_offered(gpu, rank, ask, term, tables)
+            left = _left_in_mode(gpu, rank, ask, tables)
             if left < 0:
                 continue
+            term = term_of(terms, rank, gpu[k.MODEL])
             if not summed:
                 sums = node_sums(gpus, node, ask, tables[4])
                 summed = True
             room = max(room, room_on_gpu(gpu, rank, term, tables))
+            if is_refused(tables[1], rank, gpu[k.NEIGHBOURHOOD]):
+                continue
             offer = _gpu_offer(gpu, node, ask, (rank, left), (sums, term, tables))
             value = score(offer) + ask[k.MODE_STEP] * rank
-            if value > best:
-                continue
             inside = within(offer)
-            if value < best or inside < best_within or (inside == best_within and rank < best_rank):
+            if (value, inside, rank) < (best, best_within, best_rank):
                 best = value
                 best_within = inside
                 best_rank = rank
@@ -237,6 +234,7 @@ def _best_set(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
         if (ask[k.OFFERED] >> rank) & 1 == 0:
             continue
         fitting = 0
+        welcome = 0
         room = 0
         for j in range(len(gpus)):
             gpu = gpu_of(gpus, j)
@@ -244,9 +242,12 @@ def _best_set(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
             if left_on_gpu(gpu, rank, ask, term, tables) >= 0:
                 fitting += 1
                 room += room_on_gpu(gpu, rank, term, tables)
-        if fitting < wanted:
+                if not is_refused(tables[1], rank, gpu[k.NEIGHBOURHOOD]):
+                    welcome += 1
+        if fitting >= wanted:
+            shares += room // wanted
+        if welcome < wanted:
             continue
-        shares += room // wanted
         if rank == k.EXCLUSIVE_RANK:
             value = scores[0](_whole_offer(gpus, node, ask, tables))
         else:
@@ -322,7 +323,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
             gpu = gpu_of(gpus, j)
             term = term_of(tables[0], rank, gpu[k.MODEL])
             left = left_on_gpu(gpu, rank, ask, term, tables)
-            if left >= 0:
+            if left >= 0 and not is_refused(tables[1], rank, gpu[k.NEIGHBOURHOOD]):
                 offer = _gpu_offer(gpu, node, ask, (rank, left), (sums, term, tables))
                 value = score(offer)
                 inside = within(offer)
@@ -377,7 +378,7 @@ def pick_slots(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Table
     for j, gpu in enumerate(gpus):
         term = tables[0][rank][gpu[k.MODEL]]
         left = left_on_gpu(gpu, rank, ask, term, tables)
-        if left >= 0:
+        if left >= 0 and not is_refused(tables[1], rank, gpu[k.NEIGHBOURHOOD]):
             value = inside = 0
             if rank != k.EXCLUSIVE_RANK:
                 offer = _gpu_offer(gpu, node, ask, (rank, left), (sums, term, tables))

@@ -34,6 +34,7 @@ class Rows:
         self._plain_tables: Any = None
         self._scratch: Any = None
         self._all: Ints = np.zeros(0, np.int64)
+        self._marked = np.zeros(0, np.bool_)
         self._kept: dict[int, Ask] = {}
         self._geometries: Geometries = ()
 
@@ -44,6 +45,7 @@ class Rows:
         self._geometries = tuple(self._cluster.geometries)
         self._tables = (*slice_tables(self._geometries), self._cluster.mix_tables)
         self._all = np.arange(count)
+        self._marked = np.zeros(count, np.bool_)
         self._scratch = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self.copy_tables()
 
@@ -78,6 +80,13 @@ class Rows:
     def _drop_oldest(self) -> None:
         ask = self._kept.pop(next(iter(self._kept)))
         ask.seen, ask.scores, ask.infos = -1, NO_SCORES, None
+
+    def among(self, rows: Ints, some: Sequence[int]) -> Any:
+        """Which of these rows are among some others, bool."""
+        self._marked[some] = True
+        found = self._marked[rows]
+        self._marked[some] = False
+        return found
 
     def rescore(self, ask: Ask, rows: Ints) -> None:
         """Score some nodes of a row anew."""

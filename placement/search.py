@@ -336,10 +336,10 @@ class Search:
         """The best of these places that is welcome; ``near``: rows, scores and infos."""
         rows, scores, infos = near
         own = dict(own)
+        if own:  # only the asker's own view of them counts
+            scores[self._rows.among(rows, list(own))] = k.BAD
         while True:
             best: Near = (k.BAD, -1, 0)
-            if own:
-                scores[np.isin(rows, list(own))] = k.BAD  # only the asker's own view of them counts
             if len(rows):
                 equal = np.flatnonzero(scores == scores.min())
                 at = int(equal[rows[equal].argmin()])
@@ -352,6 +352,7 @@ class Search:
                 return spot
             again = self._rows.aside(who.ask, self.number_of(who.demand.asker), [best[1]])[0]
             own[best[1]] = again
+            scores[rows == best[1]] = k.BAD
 
     def _drawn(self, near: list[Near], who: _Worker) -> _Spot | None:
         """One of the places with the lowest score that are welcome, all judged before anything is drawn."""

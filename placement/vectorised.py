@@ -38,7 +38,7 @@ def offers(rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, .
         values, shares, choices = _best_set(sight)
     workers = np.minimum(workers, shares)
     fits = (workers > 0) & (values != k.BAD)
-    return np.where(fits, values, k.BAD), np.where(fits, workers, 0), np.where(fits, choices, 0)
+    return np.where(fits, values, k.BAD), workers, np.where(fits, choices, 0)
 
 
 def _workers_beside_gpus(sight: Sight) -> Ints:
@@ -67,8 +67,8 @@ def _ranks(ask: Ints) -> list[int]:
 
 
 def _fit(sight: Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
-    """Which GPUs fit in this mode, compute left, shares that fit, and the terms of each GPU."""
-    terms, refused, start, room, _mix = sight.tables
+    """Which GPUs fit in this mode, promises aside, compute left, shares that fit, and terms of each GPU."""
+    terms, _refused, start, room, _mix = sight.tables
     gpu = sight.gpu
     term = terms[rank][gpu[..., k.MODEL]]
     mode = gpu[..., k.MODE]
@@ -76,10 +76,6 @@ def _fit(sight: Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
     if rank == k.EXCLUSIVE_RANK:
         fits = mode == k.EMPTY
     fits &= term[..., k.MILLI] > 0
-    number = gpu[..., k.NEIGHBOURHOOD]
-    if refused.shape[1]:
-        known = number < refused.shape[1]
-        fits &= ~(known & (refused[rank][np.where(known, number, 0)] != 0))
     if rank == k.EXCLUSIVE_RANK:
         return fits, np.zeros_like(mode), np.ones_like(mode), term
     if rank == k.MIG_RANK:
@@ -90,6 +86,16 @@ def _fit(sight: Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
         return fits, (slices - used - term[..., k.CUT]) * 1000 // slices, room[at].astype(np.int64), term
     fits &= _share_fits(gpu, term, sight.ask)
     return fits, gpu[..., k.FREE_MILLI] - term[..., k.MILLI], _share_room(gpu, term), term
+
+
+def _welcome(sight: Sight, rank: int) -> Bools:
+    """Which GPUs are not known to refuse the request in this mode."""
+    refused, number = sight.tables[1], sight.gpu[..., k.NEIGHBOURHOOD]
+    if not refused.shape[1]:
+        return np.ones(number.shape, np.bool_)
+    known = number < refused.shape[1]
+    welcome: Bools = ~(known & (refused[rank][np.where(known, number, 0)] != 0))
+    return welcome
 
 
 def _share_fits(gpu: Ints, term: Ints, ask: Ints) -> Bools:
@@ -147,11 +153,12 @@ def _offer(sight: Sight, rank: int, fitted: tuple[Ints, Ints], sums: Sums | None
 
 
 def _scored(sight: Sight, rank: int, sums: Sums | None) -> tuple[Bools, Ints, Ints, Offer]:
-    """Which GPUs fit, their score (BAD where not), their room, and their offers."""
+    """Which GPUs would do, their score (BAD where not), the room of all that fit, and their offers."""
     fits, left, room, term = _fit(sight, rank)
+    welcome = fits & _welcome(sight, rank)
     offer = _offer(sight, rank, (left, term), sums)
     scores = np.zeros_like(left) + sight.scores[0](offer)
-    return fits, np.where(fits, scores, k.BAD), np.where(fits, room, 0), offer
+    return welcome, np.where(welcome, scores, k.BAD), np.where(fits, room, 0), offer
 
 
 def _best_gpu(sight: Sight) -> tuple[Ints, Ints, Ints]:
@@ -188,7 +195,7 @@ def _best_set(sight: Sight) -> tuple[Ints, Ints, Ints]:
     for rank in _ranks(sight.ask) if sight.gpu.shape[1] else ():
         fits, scores, room, offer = _scored(sight, rank, sums)
         enough = fits.sum(1) >= wanted
-        shares += np.where(enough, room.sum(1) // wanted, 0)
+        shares += np.where((room > 0).sum(1) >= wanted, room.sum(1) // wanted, 0)
         if rank == k.EXCLUSIVE_RANK:
             together = _whole_offer(sight)
         else:

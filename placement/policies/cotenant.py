@@ -7,6 +7,9 @@ from typing import Any
 from placement.policies.base import Measure, Placement
 from placement.policies.offer import Offer, larger
 
+HARM_PART = 4
+"""On a full cluster more weight does not make less harm: jobs are scattered, and whole GPUs find no place."""
+
 HORIZON_S = 300
 """A change of mode is spread over so many seconds; as long as a move has to pay off (docs/decisions/0009)."""
 
@@ -31,9 +34,9 @@ class Cotenant(Placement):
         """Thousandths of a GPU lost, times 3.
 
         A slowdown costs its part of the compute of whoever suffers it, neighbours as much as they hold on
-        average; a second of a GPU that changes its mode costs as much as a job that runs for
-        :data:`HORIZON_S` can bear.
+        average, but only a :data:`HARM_PART` of that; a second of a GPU that changes its mode costs as much
+        as a job that runs for :data:`HORIZON_S` can bear.
         """
         held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
         slowed = (at.suffered * at.taken + at.inflicted * held) // 1000
-        return at.forgone + 3 * (slowed + at.price // HORIZON_S)
+        return at.forgone + slowed // HARM_PART + 3 * at.price // HORIZON_S

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 
 from placement import search as searches
 from placement.lifecycle import ENDED
@@ -47,6 +47,9 @@ def restored(old: Scheduler) -> Scheduler:
 @pytest.mark.parametrize("policy", ["fifo", "backfill", "srtf", "spread", "random", "cotenant"])
 @settings(lenient, max_examples=2)
 @given(seed=seeds)
+@example(
+    seed=374_250_163
+)  # a gang: which domain it is tried in first must not depend on who was refused before
 def test_a_restored_scheduler_sees_the_same_first(policy, seed):
     dice = Dice(seed)
     shape = [(dice.of(*MODELS), dice.of(1, 2, 4), dice.of(None, 8000)) for _ in range(6)]

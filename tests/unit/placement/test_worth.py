@@ -97,7 +97,7 @@ def test_what_a_share_takes_from_others(taken, asked, cpu_milli):
     before = 1000 if not taken else int(worth[free])
     lost = 3 * (before - int(worth[left])) + (free * free - left * left) // 4000
     lost += fed(free, 10_000, 64 << 30) - fed(left, 10_000 - cpu_milli, 64 << 30)
-    opening = 0 if taken else 3 * (1000 // 300)
+    opening = 0 if taken else 3 * 1000 // 300
     assert score == lost + opening
 
 
