@@ -269,7 +269,7 @@ class Search:
         ask, rows = who.ask, who.demand.rows
         self._rows.look(ask)
         if self.placement.noise:
-            return self._drawn(self._everywhere(who), who)
+            return self._drawn_of_all(who)
         mine = self._own_rows(who.demand)
         if self._takes_sets(ask):
             fitting = np.union1d(np.flatnonzero(ask.scores != k.BAD), mine)
@@ -287,16 +287,20 @@ class Search:
             self._rows.rescore(ask, np.array([spot.row]))
         return None
 
-    def _everywhere(self, who: _Worker) -> list[Near]:
-        """All nodes that could hold a worker, as the asker sees them."""
+    def _drawn_of_all(self, who: _Worker) -> _Spot | None:
+        """One of all the nodes with the lowest score, as the asker sees them."""
         ask, rows = who.ask, who.demand.rows
         own = self._own(ask, who.demand)
         fitting = np.flatnonzero(ask.scores != k.BAD) if rows is None else rows[ask.scores[rows] != k.BAD]
-        if not own and not self._company.matters(ask):  # only the best can be drawn
-            fitting = fitting[ask.scores[fitting] == ask.scores[fitting].min(initial=k.BAD)]
+        if not own and not self._company.matters(ask):  # nobody can refuse
+            equal = fitting[ask.scores[fitting] == ask.scores[fitting].min(initial=k.BAD)]
+            if not len(equal):
+                return None
+            row = equal.item(draw(self._options.seed, who.sequence, who.worker, len(equal)))
+            return self._spot((ask.scores.item(row), row, ask.infos.item(row)), who)
         columns = ask.scores[fitting].tolist(), fitting.tolist(), ask.infos[fitting].tolist()
         mine = {near[1] for near in own}
-        return [near for near in zip(*columns, strict=True) if near[1] not in mine] + own
+        return self._drawn([near for near in zip(*columns, strict=True) if near[1] not in mine] + own, who)
 
     def _in_sight(self, who: _Worker) -> _Spot | None:
         """The best of the first nodes that could hold it, from one drawn for the job on; then of the next."""
