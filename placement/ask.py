@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,8 +12,8 @@ import numpy.typing as npt
 from placement import columns as k
 from placement.cluster import Cluster
 from placement.columns import Ints
-from placement.interference import InterferenceModel, Resident, coupling_of
-from placement.model import Isolation, Mode, Profile, Request
+from placement.interference import Coupling, InterferenceModel, Resident, coupling_of
+from placement.model import WHOLE_GPU_MILLI, Isolation, Mode, Profile, Request
 from placement.neighbourhood import Neighbour, NeighbourhoodTable
 from placement.partition import MODE_ORDER, MigGeometry, Need, mps_max_clients, needs_of
 from placement.policies import Placement
@@ -28,6 +27,10 @@ MODE_STEP = 1 << 54
 OPENING_MS = {Mode.MPS: 1_000, Mode.TIMESLICE: 0, Mode.MIG: 4_000, Mode.EXCLUSIVE: 0}
 """Time until an empty GPU serves in a mode; MIG as MISO measured it (SoCC'22, section 5.1)."""
 
+
+RANK_OF = {mode: rank for rank, mode in enumerate(MODE_ORDER)}
+_OWN_MEMORY = frozenset({Mode.MIG, Mode.EXCLUSIVE})
+_APART = Coupling((0, 0), (0, 0))
 
 NOTHING_REFUSED = np.zeros((k.RANKS, 0), np.int8)
 NO_SCORES = np.zeros(0, np.int64)
@@ -51,8 +54,6 @@ class Ask:
             it may.
         scores, infos: per node, empty until the rows are first needed; seen: how far the cluster's log has
             been followed; workers: an upper bound of how many fit.
-        least_milli, least_memory: the least per GPU that would do anywhere; only_whole: whether nothing but
-            whole GPUs would.
     """
 
     request: Request
@@ -69,9 +70,6 @@ class Ask:
     sweeps: int = 0
     seen: int = -1
     workers: int = 0
-    least_milli: int = 1000
-    least_memory: int = 0
-    only_whole: bool = False
     _plain_terms: list[list[list[int]]] | None = None
 
     @property
@@ -85,6 +83,28 @@ class Ask:
     def ranks(self) -> list[int]:
         """Ranks of the modes that would do somewhere, the preferred first."""
         return [rank for rank in range(k.RANKS) if self.plain[k.OFFERED] >> rank & 1]
+
+    @property
+    def only_whole(self) -> bool:
+        """Whether nothing but whole GPUs would do."""
+        return self.plain[k.OFFERED] == 1 << k.EXCLUSIVE_RANK
+
+    @property
+    def least_milli(self) -> int:
+        """The least compute per GPU that would do on any kind of GPU, in thousandths.
+
+        Slices are rounded down one by one, so that those freed together may seem smaller than they are.
+        """
+        present = [need for by_mode in self.needs for need in by_mode if need is not None]
+        milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in present]
+        return min(milli, default=WHOLE_GPU_MILLI)
+
+    @property
+    def least_memory(self) -> int:
+        """The least memory per GPU that would do on any kind of GPU, in bytes; slices have their own."""
+        present = [need for by_mode in self.needs for need in by_mode if need is not None]
+        own = [0 if need.mode in _OWN_MEMORY else need.memory_bytes or 0 for need in present]
+        return min(own, default=0)
 
     def refuse(self, rank: int, number: int, numbers: int) -> None:
         """Remember that it may not join a neighbourhood; there are so many of them."""
@@ -134,21 +154,13 @@ def compile_ask(
     belief: InterferenceModel,
 ) -> Ask:
     """Compile a request for the GPU kinds of a cluster; nothing is offered if none of them can serve it."""
-    by_kind: list[dict[Mode, Need]] = []
-    if request.gpus:
-        by_kind = [needs_of(request, profile, model, memory) for model, memory in cluster.kinds]
-    needs = [
-        [by_kind[kind].get(mode) if mode in placement.modes else None for kind in range(len(by_kind))]
-        for mode in MODE_ORDER
-    ]
-    terms = [
-        [
-            _terms(need, kind, request.shares_per_gpu, (profile, cluster, belief))
-            for kind, need in enumerate(by_mode)
-        ]
-        or [_NOTHING]
-        for by_mode in needs
-    ]
+    kinds = cluster.kinds if request.gpus else ()
+    sheet = _Sheet(len(kinds))
+    about = request.shares_per_gpu, profile, cluster, belief
+    for kind, (model, memory_bytes) in enumerate(kinds):
+        for mode, need in needs_of(request, profile, model, memory_bytes).items():
+            if mode in placement.modes:
+                sheet.enter(RANK_OF[mode], kind, need, _terms(need, kind, about))
     entries = [
         request.gpus_apart,
         request.cpu_milli,
@@ -157,86 +169,82 @@ def compile_ask(
         int(request.isolation is Isolation.TENANT),
         0 if placement.any_mode else MODE_STEP,
         int(placement.weighs),
-        sum(1 << rank for rank, by_mode in enumerate(needs) if any(by_mode)),
-        *_quick_test(needs, terms),
+        sheet.offered,
+        sheet.served_by,
+        sheet.least_milli[k.MPS_RANK],
+        sheet.least_milli[k.TIMESLICE_RANK],
+        sheet.profiles,
     ]
-    ask = Ask(
-        request,
-        profile,
-        needs,
-        np.array(entries, np.int64),
-        np.array([*chain.from_iterable(chain.from_iterable(terms))], np.int64).reshape(
-            k.RANKS, -1, k.TERM_COLUMNS
-        ),
-        entries,
-        cluster.generation,
-    )
-    ask.least_milli, ask.least_memory = _least_milli(needs), _least_memory(needs)
-    ask.only_whole = entries[k.OFFERED] == 1 << k.EXCLUSIVE_RANK
-    return ask
+    terms = np.array(sheet.terms, np.int64).reshape(k.RANKS, -1, k.TERM_COLUMNS)
+    return Ask(request, profile, sheet.needs, np.array(entries, np.int64), terms, entries, cluster.generation)
 
 
-def _quick_test(needs: list[list[Need | None]], terms: list[list[list[int]]]) -> tuple[int, int, int, int]:
-    """Kinds of GPU that would do, least compute by mode, MIG profiles: what rules out most nodes at once."""
-    kinds = {kind for by_mode in needs for kind, need in enumerate(by_mode) if need is not None}
-    least = [
-        min((term[k.MILLI] for term in terms[rank] if term[k.MILLI]), default=0)
-        for rank in (k.MPS_RANK, k.TIMESLICE_RANK)
-    ]
-    profiles = {need.mig_profile for need in needs[k.MIG_RANK] if need is not None} - {None}
-    return (
-        sum(1 << kind for kind in {min(kind, k.BIT_LIMIT) for kind in kinds}),
-        least[0],
-        least[1],
-        sum(1 << profile for profile in profiles if profile is not None),
-    )
+class _Sheet:
+    """What is compiled of a request, filled need by need.
 
+    Attributes:
+        needs: per rank and kind; terms: the same, flat.
+        offered, served_by, profiles: masks of ranks, of kinds of GPU and of MIG profiles that would do.
+        least_milli: the least compute per GPU by rank, 0 where nothing would do.
+    """
 
-_NOTHING = [0] * k.TERM_COLUMNS
+    __slots__ = ("_kinds", "least_milli", "needs", "offered", "profiles", "served_by", "terms")
+
+    def __init__(self, kinds: int) -> None:
+        self._kinds = kinds
+        self.needs: list[list[Need | None]] = [[None] * kinds for _ in MODE_ORDER]
+        self.terms = [0] * (k.RANKS * max(kinds, 1) * k.TERM_COLUMNS)
+        self.offered = self.served_by = self.profiles = 0
+        self.least_milli = [0] * k.RANKS
+
+    def enter(self, rank: int, kind: int, need: Need, terms: tuple[int, ...]) -> None:
+        """A kind of GPU would do in a mode."""
+        self.needs[rank][kind] = need
+        at = (rank * self._kinds + kind) * k.TERM_COLUMNS
+        self.terms[at : at + k.TERM_COLUMNS] = terms
+        self.offered |= 1 << rank
+        self.served_by |= 1 << min(kind, k.BIT_LIMIT)
+        if need.mig_profile is not None:
+            self.profiles |= 1 << need.mig_profile
+        least = self.least_milli[rank]
+        self.least_milli[rank] = min(least, terms[k.MILLI]) if least else terms[k.MILLI]
 
 
 def _terms(
-    need: Need | None, kind: int, copies: int, context: tuple[Profile | None, Cluster, InterferenceModel]
-) -> list[int]:
+    need: Need, kind: int, about: tuple[int, Profile | None, Cluster, InterferenceModel]
+) -> tuple[int, ...]:
     """The terms of so many shares of one GPU, as if they were one share."""
-    if need is None:
-        return _NOTHING
-    profile, cluster, belief = context
-    model = cluster.kinds[kind][0]
-    price = OPENING_MS[need.mode]
+    copies, profile, cluster, belief = about
+    milli, price = need.compute_milli * copies, OPENING_MS[need.mode]
+    if need.mode is Mode.EXCLUSIVE:
+        return milli, (need.memory_bytes or 0) * copies, 0, 0, 0, 0, 0, k.MANY, price, 0, 0, 0, 0
     geometry = cluster.geometries[kind]
     if need.mig_profile is not None and geometry is not None:
         cut = geometry.profiles[need.mig_profile]
         bundle = geometry.bundles.index((need.mig_profile, copies))
-        return [
-            *(need.compute_milli * copies, 0, bundle, cut.compute_slices * copies, geometry.compute_slices),
-            *(cut.memory_slices, int(cut.media), k.MANY, price, 0, 0, 0, 0),
-        ]
+        slices = cut.compute_slices * copies, geometry.compute_slices, cut.memory_slices, int(cut.media)
+        return milli, 0, bundle, *slices, k.MANY, price, 0, 0, 0, 0
+    model = cluster.kinds[kind][0]
     # The others come with the first: where one is welcome, there must be room for all.
     clients = (mps_max_clients(model) if need.mode is Mode.MPS else k.MANY) - (copies - 1)
     pull = coupling_of(belief, model, Resident(profile, need.mode, need.compute_milli))
-    return [
-        *(need.compute_milli * copies, (need.memory_bytes or 0) * copies, 0, 0, 0, 0, 0, clients, price),
-        *((pressure * copies for pressure in pull.pressure) if pull is not None else (0, 0)),
-        *(pull.sensitivity if pull is not None else (0, 0)),
-    ]
-
-
-def _least_milli(needs: list[list[Need | None]]) -> int:
-    """The least compute per GPU that would do on any kind of GPU, in thousandths.
-
-    Slices are rounded down one by one, so that those freed together may seem smaller than they are.
-    """
-    present = [need for by_mode in needs for need in by_mode if need is not None]
-    milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in present]
-    return min(milli, default=1000)
-
-
-def _least_memory(needs: list[list[Need | None]]) -> int:
-    """The least memory per GPU that would do on any kind of GPU, in bytes; slices have their own."""
-    present = [need for by_mode in needs for need in by_mode if need is not None]
-    own = [0 if need.mode in (Mode.MIG, Mode.EXCLUSIVE) else need.memory_bytes or 0 for need in present]
-    return min(own, default=0)
+    pull = pull or _APART
+    presses, presses_2 = pull.pressure
+    memory = (need.memory_bytes or 0) * copies
+    return (
+        milli,
+        memory,
+        0,
+        0,
+        0,
+        0,
+        0,
+        clients,
+        price,
+        presses * copies,
+        presses_2 * copies,
+        *pull.sensitivity,
+    )
 
 
 def newcomer_of(ask: Ask, need: Need) -> Neighbour:

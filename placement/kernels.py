@@ -60,8 +60,8 @@ def room_on_gpu(gpu: Row, rank: int, term: Row, tables: Tables) -> int:
     if rank == k.MIG_RANK:
         return int(cell(tables[3], gpu[k.MODEL], gpu[k.MIG_STATE], term[k.PROFILE]))
     shares = gpu[k.FREE_MILLI] // term[k.MILLI]
-    if term[k.MEMORY] > 0:
-        shares = min(shares, gpu[k.FREE_MEMORY] // term[k.MEMORY])
+    if gpu[k.FREE_MEMORY] < shares * term[k.MEMORY]:
+        shares = gpu[k.FREE_MEMORY] // term[k.MEMORY]
     return min(shares, term[k.CLIENT_LIMIT] - gpu[k.CLIENTS])
 
 
@@ -107,8 +107,7 @@ def _gpu_offer(
         strand = stranding(gpu, choice, context)
     elif ask[k.WEIGHS] == k.FORGONE:
         forgone = w.worth_lost(gpu, choice, term, context[2])
-        which = gpu[k.MODEL], 1 if empty else 0
-        forgone += w.lost_beside(node, ask, taken, which, (context[0], context[2][4]))
+        forgone += _lost_beside(gpu, node, ask, taken, (context[0], context[2][4]))
     return Offer(
         rank,
         taken,
@@ -129,6 +128,17 @@ def _gpu_offer(
         (term[k.PRESSES] * gpu[k.SENSITIVITY] + term[k.PRESSES_2] * gpu[k.SENSITIVITY_2]) // 1000,
         term[k.PRICE] if empty else 0,
     )
+
+
+@register_jitable
+def _lost_beside(gpu: Row, node: Row, ask: Row, taken: int, context: tuple[Any, Any]) -> int:
+    """What usual requests lose beside one share of a GPU; ``context``: see node_sums, and the mix."""
+    before, cpu, mib, kind, shut, opened = context[0]
+    lost = w.lost_beside(node, taken, gpu[k.MODEL], (before, cpu, mib), context[1])
+    empty = gpu[k.MODE] == k.EMPTY
+    if gpu[k.MODEL] == kind:
+        return lost + (opened if empty else shut)
+    return lost + w.lost_to_several(node, ask, gpu[k.MODEL], 1 if empty else 0, context[1])
 
 
 @register_jitable
@@ -160,7 +170,8 @@ def _bare_offer(gpus: Table, node: Row, ask: Row, kind: int, mix: Row) -> Offer:
     if ask[k.WEIGHS] == k.STRANDED:
         strand = stranding_of_whole(gpus, node, ask, mix)
     elif ask[k.WEIGHS] == k.FORGONE and size > 0:
-        forgone = w.lost_beside(node, ask, 0, (kind, 0), (w.standing(node, ask, mix), mix))
+        forgone = w.lost_beside(node, 0, kind, w.standing(node, ask, mix), mix)
+        forgone += w.lost_to_several(node, ask, kind, 0, mix)
     rest = (node[k.FREE_SUM], ask[k.CPU], cpu, ram, size, empties, 0, 0, 0, shapes, strand, forgone)
     return Offer(0, 0, 0, *rest, 0, 0, 0)
 
@@ -272,8 +283,9 @@ def _whole_offer(gpus: Table, node: Row, ask: Row, tables: Tables) -> Offer:
         strand = stranding_of_whole(gpus, node, ask, mix)
     elif ask[k.WEIGHS] == k.FORGONE:
         forgone = w.WHOLE_LOST * wanted
-        which = gpu_of(gpus, 0)[k.MODEL], wanted
-        forgone += w.lost_beside(node, ask, taken, which, (w.standing(node, ask, mix), mix))
+        kind = gpu_of(gpus, 0)[k.MODEL]
+        forgone += w.lost_beside(node, taken, kind, w.standing(node, ask, mix), mix)
+        forgone += w.lost_to_several(node, ask, kind, wanted, mix)
     return Offer(
         k.EXCLUSIVE_RANK,
         taken,

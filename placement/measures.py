@@ -54,10 +54,14 @@ def node_sums(gpus: Table, node: Row, ask: Row, mix: Row) -> tuple[int, int, int
     """What all offers of a node share.
 
     Stranded compute now, and after without and with an empty GPU less; and what can run in the latter two.
-    Or :func:`placement.worth.standing`.
+    Or what :func:`placement.worth.standing` says, and the kind of its first GPU with what usual requests of
+    several GPUs lose without and with an empty one taken.
     """
     if ask[k.WEIGHS] == k.FORGONE:
-        return w.standing(node, ask, mix)
+        before, cpu, mib = w.standing(node, ask, mix)
+        kind = gpu_of(gpus, 0)[k.MODEL]
+        shut = w.lost_to_several(node, ask, kind, 0, mix)
+        return before, cpu, mib, kind, shut, w.lost_to_several(node, ask, kind, 1, mix)
     if ask[k.WEIGHS] != k.STRANDED:
         return 0, 0, 0, 0, 0, 0
     empties = node[k.EMPTIES]

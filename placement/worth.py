@@ -41,8 +41,9 @@ MUCH = 1 << 40
 def _of_share(kind: int, milli: int, memory_bytes: int, mix: Row) -> int:
     """Worth of a GPU with so much left: the scarcer of compute and memory counts."""
     total = mix[mix[f.TOTALS_AT] + kind]
-    if total > 0 and memory_bytes < total:
-        milli = min(milli, max(memory_bytes, 0) * 1000 // total)
+    memory = max(memory_bytes, 0)
+    if memory < total and memory * 1000 < milli * total:
+        milli = memory * 1000 // total
     return mix[mix[f.WORTH_AT] + kind * 1001 + milli]
 
 
@@ -69,65 +70,63 @@ def worth_lost(gpu: Row, choice: tuple[int, int], term: Row, tables: Tables) -> 
 
 
 @register_jitable
-def _quotas(cpu_milli: int, ram_bytes: int, mix: Row) -> tuple[int, int, int, int, int]:
-    """Compute that CPU (four ratios) and RAM (one) could feed, thousandths of a GPU."""
-    at = mix[f.RATIOS_AT]
-    cpu, ram = min(cpu_milli, MUCH) * 1000, min(ram_bytes >> 20, MUCH) * 1000
-    return (
-        cpu // mix[at] if mix[at] > 0 else MUCH,
-        cpu // mix[at + 1] if mix[at + 1] > 0 else MUCH,
-        cpu // mix[at + 2] if mix[at + 2] > 0 else MUCH,
-        cpu // mix[at + 3] if mix[at + 3] > 0 else MUCH,
-        ram // mix[at + 4] if mix[at + 4] > 0 else MUCH,
-    )
+def _part(milli: int, amount: int, ratio: int) -> int:
+    """What of so much compute can be fed: a division, if need be, at so much per thousandth."""
+    if ratio == 0 or amount >= milli * ratio:
+        return milli
+    return amount // ratio
 
 
 @register_jitable
-def _fed(milli: int, quotas: tuple[int, int, int, int, int]) -> int:
-    """What of so much free compute can be fed, weighed by :data:`FEED_WEIGHTS`, of eight."""
-    a, b, c, d, e = quotas
-    fed = 8 * (min(milli, a) + min(milli, b) + min(milli, c) + min(milli, e)) + min(milli, d)
+def _fed(milli: int, cpu: int, mib: int, mix: Row) -> int:
+    """What of so much free compute can be fed at five ratios, weighed by :data:`FEED_WEIGHTS`, of eight."""
+    at = mix[f.RATIOS_AT]
+    fed = _part(milli, cpu, mix[at]) + _part(milli, cpu, mix[at + 1]) + _part(milli, cpu, mix[at + 2])
+    fed = 8 * (fed + _part(milli, mib, mix[at + 4])) + _part(milli, cpu, mix[at + 3])
     return fed // 8
 
 
 @register_jitable
-def standing(node: Row, ask: Row, mix: Row) -> tuple[int, int, int, int, int, int]:
-    """What can be fed of a node's free compute now, and what CPU and RAM could feed after a placement."""
-    before = _fed(node[k.FREE_SUM], _quotas(node[k.CPU_FREE], node[k.RAM_FREE], mix))
-    a, b, c, d, e = _quotas(node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM], mix)
-    return before, a, b, c, d, e
+def standing(node: Row, ask: Row, mix: Row) -> tuple[int, int, int]:
+    """What can be fed of a node's free compute now; CPU and RAM (MiB) after a placement, times 1000."""
+    cpu, mib = min(node[k.CPU_FREE], MUCH) * 1000, min(node[k.RAM_FREE] >> 20, MUCH) * 1000
+    before = _fed(node[k.FREE_SUM], cpu, mib, mix)
+    cpu_left, ram_left = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM]
+    return before, min(cpu_left, MUCH) * 1000, min(ram_left >> 20, MUCH) * 1000
 
 
 @register_jitable
-def _places(at: int, node: tuple[int, int, int, int], mix: Row) -> int:
-    """How many usual requests of several GPUs a node takes; ``node``: kind, CPU, RAM in bytes, empty GPUs."""
-    kind, cpu, ram, empties = node
-    if (mix[at + 3] >> kind) & 1 == 0:
-        return 0
-    places = empties // mix[at + 2]
-    if mix[at] > 0:
-        places = min(places, min(cpu, MUCH) // mix[at])
-    if mix[at + 1] > 0:
-        places = min(places, min(ram >> 20, MUCH) // mix[at + 1])
+def _places(at: int, node: tuple[int, int, int], mix: Row) -> int:
+    """How many usual requests of several GPUs a node takes; ``node``: CPU, RAM in bytes, empty GPUs."""
+    cpu, mib, places = min(node[0], MUCH), min(node[1] >> 20, MUCH), node[2] // mix[at + 2]
+    if cpu < places * mix[at]:
+        places = cpu // mix[at]
+    if mib < places * mix[at + 1]:
+        places = mib // mix[at + 1]
     return places
 
 
 @register_jitable
-def lost_beside(
-    node: Row, ask: Row, taken: int, which: tuple[int, int], context: tuple[tuple[int, ...], Row]
-) -> int:
-    """What a node loses besides: ``taken`` thousandths; ``which``: kind of GPU and empty GPUs taken."""
-    kind, opened = which
-    (before, a, b, c, d, e), mix = context
-    lost = before - _fed(node[k.FREE_SUM] - taken, (a, b, c, d, e))
-    lost += mix[mix[f.KIND_PRICES_AT] + kind] * taken // 1000
+def lost_to_several(node: Row, ask: Row, kind: int, opened: int, mix: Row) -> int:
+    """What usual requests of several GPUs of a kind lose on a node where so many empty ones are taken."""
+    lost = 0
+    empties = node[k.EMPTIES]
+    if empties == 0:
+        return lost
+    cpu, ram = node[k.CPU_FREE], node[k.RAM_FREE]
     price_at = mix[f.BIG_PRICES_AT]
     for i in range(mix[f.BIG_N]):
-        price = mix[price_at + i]
-        if price > 0:
-            cpu, ram, empties = node[k.CPU_FREE], node[k.RAM_FREE], node[k.EMPTIES]
-            at = mix[f.BIG_AT] + i * BIG_COLUMNS
-            places = _places(at, (kind, cpu, ram, empties), mix)
-            rest = (kind, cpu - ask[k.CPU], ram - ask[k.RAM], empties - opened)
-            lost += price * (places - _places(at, rest, mix))
+        at = mix[f.BIG_AT] + i * BIG_COLUMNS
+        if mix[price_at + i] > 0 and (mix[at + 3] >> kind) & 1 == 1:
+            rest = (cpu - ask[k.CPU], ram - ask[k.RAM], empties - opened)
+            places = _places(at, (cpu, ram, empties), mix) - _places(at, rest, mix)
+            lost += mix[price_at + i] * places
     return lost
+
+
+@register_jitable
+def lost_beside(node: Row, taken: int, kind: int, standing_now: tuple[int, int, int], mix: Row) -> int:
+    """What a node's other compute loses where so many thousandths of a kind of GPU are taken."""
+    before, cpu, mib = standing_now
+    lost = before - _fed(node[k.FREE_SUM] - taken, cpu, mib, mix)
+    return lost + mix[mix[f.KIND_PRICES_AT] + kind] * taken // 1000
