@@ -57,6 +57,7 @@ class Cluster:
         self._lodgings: dict[str, list[list[Lodging]]] = {}
         self._shapes: dict[str, dict[int, int]] = {}
         self._own: tuple[dict[int, dict[str, int]], dict[int, dict[str, int]]] = ({}, {})
+        self._own_rows: dict[tuple[bool, int], Ints] = {}
 
     @property
     def kinds(self) -> list[tuple[str, int | None]]:
@@ -158,6 +159,7 @@ class Cluster:
 
     def _forget_log(self) -> None:
         """Make every reader of the log look at all rows again."""
+        self._own_rows.clear()
         self.generation += 1
         self._forgotten += self._logged
         self._logged = 0
@@ -245,10 +247,14 @@ class Cluster:
         """The number of a tenant in the TENANT column."""
         return self._tenant_numbers.setdefault(tenant, len(self._tenant_numbers))
 
-    def own_rows(self, tenant: str, *, alone: bool) -> list[int]:
+    def own_rows(self, tenant: str, *, alone: bool) -> Ints:
         """Nodes with a shared GPU that a tenant has for itself: of its own will, or ``alone`` in any way."""
-        nodes = self._own[not alone].get(self.tenant_number(tenant), {})
-        return [self._row[node_id] for node_id in nodes]
+        which = not alone, self.tenant_number(tenant)
+        rows = self._own_rows.get(which)
+        if rows is None:
+            nodes = self._own[which[0]].get(which[1], {})
+            rows = self._own_rows[which] = np.array(sorted(map(self._row.__getitem__, nodes)), np.int64)
+        return rows
 
     # -- shares --------------------------------------------------------------------------------------------
 
@@ -367,12 +373,15 @@ class Cluster:
         tenant = gpu.item(k.TENANT)
         if tenant < 0 or gpu.item(k.MODE) not in (k.MPS, k.TIMESLICE):
             return
-        for nodes_of, counts in zip(self._own, (True, gpu.item(k.ISOLATED) == 1), strict=True):
-            if counts:
-                nodes = nodes_of.setdefault(tenant, {})
-                nodes[node_id] = nodes.get(node_id, 0) + sign
-                if not nodes[node_id]:
-                    del nodes[node_id]
+        for isolated in (False, True) if gpu.item(k.ISOLATED) == 1 else (False,):
+            nodes = self._own[isolated].setdefault(tenant, {})
+            count = nodes.get(node_id, 0) + sign
+            if count:
+                nodes[node_id] = count
+            else:
+                del nodes[node_id]
+            if count == max(sign, 0):  # it has become one of them, or is no longer
+                self._own_rows.pop((isolated, tenant), None)
 
     def _count_shape(self, row: int, assignment: Assignment, sign: int) -> None:
         """Keep the mask of the kinds of workers on a node."""

@@ -29,6 +29,8 @@ class Demands:
         self._belief = belief
         self._crowds: dict[_Key, Crowd] = {}
         self._most_crowds = MAX_CROWDS
+        self.alive = 0
+        """How many jobs are alive."""
         self._demands: dict[tuple[Request, str | None, str | None], Demand] = {}
         self._recent: dict[tuple[int, int, str | None], Demand] = {}
         self._asks: dict[_Key, Ask] = {}
@@ -59,6 +61,7 @@ class Demands:
     def entered(self, job: Job) -> None:
         """A job is alive from now on: requests that several live jobs make are worth a row of scores."""
         self._crowd(self._placement.asks(job), job.profile).size += 1
+        self.alive += 1
 
     def _crowd(self, request: Request, profile: str | None) -> Crowd:
         crowd = self._crowds.get((request, profile))
@@ -76,6 +79,7 @@ class Demands:
         crowd = self._crowds.get((self._placement.asks(job), job.profile))
         if crowd is not None:
             crowd.size -= 1
+            self.alive -= 1
 
     def forget(self) -> None:
         """Drop everything that was compiled: a profile has changed its meaning."""

@@ -58,8 +58,9 @@ def _stamp(scores: Scores) -> int:
 def _make_walk(scores_of: Scores, stamp: int) -> Callable[..., tuple[int, int]]:
     """One loop for both ways to look at nodes, since each would be compiled for seconds.
 
-    ``most`` 0: the given rows, scored in place; gives the change of the sum of workers.  Else: nodes from
-    ``begin`` on, ``done`` of which have been seen, until so many feasible ones are found; gives how many are.
+    ``most`` 0: the given rows, scored in place; gives the change of the sum of workers.  Else: nodes (among
+    ``rows``, if there are any) from ``begin`` on, ``done`` of which have been seen, until so many feasible
+    ones are found; gives how many are.
     """
     score, within = scores_of
 
@@ -69,12 +70,13 @@ def _make_walk(scores_of: Scores, stamp: int) -> Callable[..., tuple[int, int]]:
         result = 0 if stamp >= 0 else 1
         entries = entries_of(ask)
         with_gpus = entries[k.GPUS] > 0
-        size = len(nodes)
-        end = len(rows) if most == 0 else size
+        end = len(rows) if len(rows) > 0 or most == 0 else len(nodes)
         while done < end and (most == 0 or result < most):
-            i = rows[done] if most == 0 else begin + done
-            if i >= size:
-                i -= size
+            i = begin + done
+            if i >= end:
+                i -= end
+            if len(rows) > 0:
+                i = rows[i]
             done += 1
             node = node_of(nodes, i)
             value, workers, choice = k.BAD, 0, 0
@@ -106,7 +108,25 @@ def _lowest(scores: Any) -> int:
     return best
 
 
+def _first_lowest(scores: Any, rows: Any) -> int:
+    """Index of the lowest score, that of the first row among equals."""
+    best = 0
+    for i in range(1, len(scores)):
+        if scores[i] < scores[best] or (scores[i] == scores[best] and rows[i] < rows[best]):
+            best = i
+    return best
+
+
+def _alike(at: offers.Offer) -> Any:
+    """All places are alike."""
+    return 0
+
+
+COUNTING: Scores = (_alike, _alike)
+"""The scores of who does not weigh places but counts them."""
+
 _compiled_lowest = compiled(_lowest)
+_compiled_first_lowest = compiled(_first_lowest)
 _known: set[Score] = set()
 _kernels: dict[Scores, Callable[..., tuple[int, int]]] = {}
 
@@ -145,6 +165,7 @@ class Engine:
         out = np.zeros(1, np.int64), np.zeros(1, np.int32)
         self.rescore(np.zeros(1, np.int64), state, ask, tables, out)
         self.lowest(out[0])
+        self.first_lowest(out[0], out[0])
 
     def looks_plainly(self, rows: int) -> bool:
         """Whether so many rows are looked at by the plain functions, which like nested lists for tables."""
@@ -180,19 +201,23 @@ class Engine:
         out[0][rows], out[1][rows] = scores, workers * 256 + choices
         return change
 
-    def sight(self, begin: int, done: int, query: tuple[State, Ints, Any], found: Any) -> tuple[int, int]:
+    def sight(
+        self, place: tuple[int, int, Ints], query: tuple[State, Ints, Any], found: Any
+    ) -> tuple[int, int]:
         """Look at nodes from ``begin`` on, ``done`` of which have been seen, until ``found`` is full.
 
-        ``found`` are the rows, scores and infos of feasible nodes, arrays of the most that are wanted; gives
-        how many there are, and how many nodes have been seen by now.
+        ``place``: ``begin``, ``done`` and the only rows that will do, empty for all.  ``found`` are the rows,
+        scores and infos of feasible nodes, arrays of the most that are wanted; gives how many there are, and
+        how many nodes have been seen by now.
         """
-        state, ask, tables = query
+        (begin, done, within), (state, ask, tables) = place, query
         most = len(found[0])
         if self._walk is not None:
-            return self._walk(_NO_ROWS, begin, done, most, *state, ask, *tables, *found)
-        size, count, chunk = len(state[1]), 0, FIRST_CHUNK
+            return self._walk(within, begin, done, most, *state, ask, *tables, *found)
+        size, count, chunk = len(within) or len(state[1]), 0, FIRST_CHUNK
         while done < size and count < most:
             rows = (begin + np.arange(done, min(done + chunk, size))) % size
+            rows = within[rows] if len(within) else rows
             scores, workers, choices = vectorised.offers(rows, state, ask, tables, self.scores)
             fits = np.flatnonzero(scores != k.BAD)[: most - count]
             here = slice(count, count + len(fits))
@@ -203,6 +228,13 @@ class Engine:
             chunk *= 2
         return count, done
 
+    def first_lowest(self, scores: Any, rows: Any) -> int:
+        """Index of the lowest score, that of the first row among equals."""
+        if self.compiled and _compiled_first_lowest is not None:
+            return int(_compiled_first_lowest(scores, rows))
+        equal = np.flatnonzero(scores == scores.min())
+        return int(equal[rows[equal].argmin()])
+
     def lowest(self, scores: Any) -> int:
         """Index of the lowest score, the first among equals."""
         if self.compiled and _compiled_lowest is not None:
@@ -212,4 +244,5 @@ class Engine:
 
 def compile_kernels(placement: Placement) -> None:
     """Compile, or load from the cache, what searches by this policy call: no decision then pays for it."""
-    Engine((type(placement).score, type(placement).within)).warm_up()
+    for scores in ((type(placement).score, type(placement).within), COUNTING):
+        Engine(scores).warm_up()

@@ -134,11 +134,13 @@ def _gpu_offer(
 def _lost_beside(gpu: Row, node: Row, ask: Row, taken: int, context: tuple[Any, Any]) -> int:
     """What usual requests lose beside one share of a GPU; ``context``: see node_sums, and the mix."""
     before, cpu, mib, kind, shut, opened = context[0]
-    lost = w.lost_beside(node, taken, gpu[k.MODEL], (before, cpu, mib), context[1])
+    lost: int = w.lost_beside(node, taken, gpu[k.MODEL], (before, cpu, mib), context[1])
     empty = gpu[k.MODE] == k.EMPTY
     if gpu[k.MODEL] == kind:
-        return lost + (opened if empty else shut)
-    return lost + w.lost_to_several(node, ask, gpu[k.MODEL], 1 if empty else 0, context[1])
+        lost += opened if empty else shut
+        return lost
+    several: int = w.lost_to_several(node, ask, gpu[k.MODEL], 1 if empty else 0, context[1])
+    return lost + several
 
 
 @register_jitable

@@ -6,6 +6,12 @@ from dataclasses import dataclass
 
 from placement.mix import Mix
 
+SIGHT = 64
+"""A window of a bounded look holds so many nodes that could hold the request."""
+
+OWN_SIGHT = 16
+"""So many nodes come beside them on which the asker may take what strangers may not."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
@@ -14,8 +20,9 @@ class Options:
     Attributes:
         seed: of all draws.
         compiled: use compiled kernels where they can be had; changes no answer.
-        exact: look at every node for every request; if not, a request that only one live job makes is
-            answered by a bounded look.
+        exact: look at every node for every request; if not, a request that hardly any live jobs make is
+            answered by a bounded look, see :mod:`placement.sight`.
+        sight, own_sight: how many nodes that look takes at once.
         mix: the requests that are usual here; policies that weigh what those lose go by it.  Empty: by
             :data:`placement.usual.USUAL`.
     """
@@ -23,6 +30,8 @@ class Options:
     seed: int = 0
     compiled: bool = True
     exact: bool = False
+    sight: int = SIGHT
+    own_sight: int = OWN_SIGHT
     mix: Mix = ()
 
 

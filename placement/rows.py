@@ -11,7 +11,7 @@ from placement import columns as k
 from placement.ask import NO_SCORES, NOTHING_REFUSED, Ask, Geometries, plain_slice_tables, slice_tables
 from placement.cluster import Cluster
 from placement.columns import Ints
-from placement.engine import Engine
+from placement.engine import COUNTING, Engine, Out
 from placement.kernels import Scores, pick_slots
 
 MAX_ROW_BYTES = 192 << 20
@@ -23,6 +23,12 @@ Near = tuple[int, int, int]
 """Score, row and info (see engine.Out) of a node."""
 
 
+def _workers(infos: Any) -> Ints:
+    """How many workers each node can hold."""
+    workers: Ints = infos.astype(np.int64) >> 8
+    return workers
+
+
 class Rows:
     """Looks at nodes for compiled requests, and keeps what was seen."""
 
@@ -30,11 +36,11 @@ class Rows:
         self._cluster = cluster
         self._scores = scores
         self._engine = Engine(scores, compiled=compiled)
+        self._counting = Engine(COUNTING, compiled=compiled)
         self._tables: Any = None
         self._plain_tables: Any = None
         self._scratch: Any = None
         self._all: Ints = np.zeros(0, np.int64)
-        self._marked = np.zeros(0, np.bool_)
         self._kept: dict[int, Ask] = {}
         self._geometries: Geometries = ()
 
@@ -45,7 +51,6 @@ class Rows:
         self._geometries = tuple(self._cluster.geometries)
         self._tables = (*slice_tables(self._geometries), self._cluster.mix_tables)
         self._all = np.arange(count)
-        self._marked = np.zeros(count, np.bool_)
         self._scratch = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self.copy_tables()
 
@@ -81,13 +86,6 @@ class Rows:
         ask = self._kept.pop(next(iter(self._kept)))
         ask.seen, ask.scores, ask.infos = -1, NO_SCORES, None
 
-    def among(self, rows: Ints, some: Sequence[int]) -> Any:
-        """Which of these rows are among some others, bool."""
-        self._marked[some] = True
-        found = self._marked[rows]
-        self._marked[some] = False
-        return found
-
     def rescore(self, ask: Ask, rows: Ints) -> None:
         """Score some nodes of a row anew."""
         tables = self._tables_of(ask, len(rows))
@@ -108,32 +106,53 @@ class Rows:
         self._engine.rescore(rows, state, ask.entries, self._tables_of(ask, len(rows)), self._scratch)
         ask.entries[k.ASKER] = ask.plain[k.ASKER] = k.STRANGER
 
-    def best_aside(self, ask: Ask, asker: int, rows: Ints) -> Near:
-        """The best of some nodes for one who asks, the first among equals."""
-        self._see_aside(ask, asker, rows)
-        scores, infos = self._scratch
-        best = int(rows[scores[rows].argmin()])
-        return scores.item(best), best, infos.item(best)
-
-    def best(self, ask: Ask, rows: Ints | None, but: Ints) -> Near:
-        """The node with the lowest score, the first among equals; of some ``rows`` only, without others."""
+    def best(self, ask: Ask, rows: Ints | None) -> Near:
+        """The node with the lowest score, the first among equals; of some ``rows`` only."""
         scores = ask.scores
-        hidden = scores[but]
-        scores[but] = k.BAD
         best = self._engine.lowest(scores if rows is None else scores[rows])
         best = best if rows is None else int(rows[best])
-        near = scores.item(best), best, ask.infos.item(best)
-        scores[but] = hidden
-        return near
+        return scores.item(best), best, ask.infos.item(best)
 
-    def sight(self, ask: Ask, begin: int, done: int, found: Any) -> tuple[int, int]:
+    def seen_by(self, ask: Ask, asker: int, rows: Ints) -> Out:
+        """Scores and infos of some nodes for one who asks, without touching the row of scores."""
+        self._see_aside(ask, asker, rows)
+        scores, infos = self._scratch
+        return scores[rows], infos[rows]
+
+    def room_by_row(self, ask: Ask) -> Ints:
+        """An upper bound of how many workers fit on each node for a stranger, int64 [nodes]."""
+        if ask.seen >= 0:
+            self.look(ask)
+            return _workers(ask.infos)
+        entries = ask.entries.copy()
+        entries[k.WEIGHS] = 0
+        state, tables = (self._cluster.gpus, self._cluster.nodes), self._tables_of(ask, len(self._all))
+        self._counting.rescore(self._all, state, entries, tables, self._scratch)
+        return _workers(self._scratch[1])
+
+    @property
+    def count(self) -> int:
+        """How many nodes there are."""
+        return len(self._all)
+
+    def first_lowest(self, scores: Ints, rows: Ints) -> int:
+        """Index of the lowest score, that of the first row among equals."""
+        index: int = self._engine.first_lowest(scores, rows)
+        return index
+
+    def sight(self, ask: Ask, asker: int, place: tuple[int, int, Ints], found: Any) -> tuple[int, int]:
         """Feasible nodes from one on until ``found`` is full: how many, and how many have been looked at.
 
-        What has been refused in the past does not decide what is in sight.
+        ``place``: where to begin, how many have been looked at, and the only rows that will do, empty for
+        all.  What has been refused does not count.
         """
+        begin, done, within = place
         state = self._cluster.gpus, self._cluster.nodes
+        ask.entries[k.ASKER] = asker
         query = state, ask.entries, (ask.terms, NOTHING_REFUSED, *self._tables)
-        return self._engine.sight(begin, done, query, found)
+        result = self._engine.sight((begin, done, within), query, found)
+        ask.entries[k.ASKER] = k.STRANGER
+        return result
 
     def slots(self, ask: Ask, asker: int, row: int, rank: int) -> list[int]:
         """The slots of a node for a request in a mode, best first."""

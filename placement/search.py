@@ -1,9 +1,8 @@
 """The one search over exclusive GPUs, MIG slices, MPS shares and time slices.
 
-A request that several live jobs make keeps a row of node scores and follows the cluster's log of changed
-nodes, so a look costs what changed since the last one, not the size of the cluster.  A request that only one
-job makes is answered by a bounded look: from a node drawn for the job on, the best of the first
-``SIGHT`` nodes that could hold it; if none of them will do, the best of the next ``SIGHT``, and so on.
+A request that live jobs make often keeps a row of node scores and follows the cluster's log of changed nodes,
+so a look costs what changed since the last one, not the size of the cluster.  A request that hardly anybody
+else makes is answered by a bounded look, see :mod:`placement.sight`.
 """
 
 from __future__ import annotations
@@ -25,18 +24,20 @@ from placement.engine import choice_of, workers_of
 from placement.gangs import Gangs
 from placement.interference import InterferenceModel
 from placement.lodgings import Holder
-from placement.model import Assignment, Isolation, Job, Profile, Reason, Share, StateError
+from placement.model import Assignment, Isolation, Job, Mode, Profile, Reason, Share, StateError
 from placement.noise import draw
 from placement.options import Options
 from placement.partition import MODE_ORDER
 from placement.policies import Measure, Placement
 from placement.prices import Prices
 from placement.rows import Near, Rows
+from placement.sight import Sight, better
 from placement.topology import Topology, aligned
 
-SIGHT = 100
-"""A bounded look ends after so many nodes that could hold the request."""
+SHARED_MODES = frozenset({Mode.MPS, Mode.TIMESLICE})
 
+STALE_ROWS = 256
+"""A row of scores is not worth keeping if about so many nodes change between two looks at it."""
 
 MOST_SET_ASIDE = 1 << 13
 """Neighbourhoods that nobody lives in are given up when there are so many of them, and half of all."""
@@ -79,7 +80,6 @@ class Search:
         self._gangs = Gangs(Topology(cluster), self._workers_by_row, gathers=placement.gathers)
         self._weighs_worth = placement.weighs is Measure.FORGONE
         self._generation = -1
-        self._sight: Any = tuple(np.zeros(SIGHT, kind) for kind in (np.int64, np.int64, np.int32))
 
     # -- demands -------------------------------------------------------------------------------------------
 
@@ -110,8 +110,11 @@ class Search:
         return self._demands.compiled(demand)
 
     def bounded(self, demand: Demand) -> bool:
-        """Whether a demand is answered by a bounded look: nobody else who is alive asks for the same."""
-        return not self._options.exact and demand.crowd.size < 2
+        """Whether a demand is answered by a bounded look: hardly anybody who is alive asks for the same."""
+        if self._options.exact:
+            return False
+        size = demand.crowd.size
+        return size < 2 or min(self._demands.alive // size, len(self.cluster.members)) > STALE_ROWS
 
     # -- between decisions ---------------------------------------------------------------------------------
 
@@ -166,8 +169,7 @@ class Search:
     def _workers_by_row(self, demand: Demand) -> Ints:
         """An upper bound of how many workers fit on each node, int64 [nodes]."""
         ask = self.ask_of(demand)
-        self._rows.look(ask)
-        workers: Ints = ask.infos.astype(np.int64) >> 8
+        workers = self._rows.room_by_row(ask)
         for _score, row, info in self._own(ask, demand):
             workers[row] = workers_of(info)
         return workers
@@ -179,11 +181,10 @@ class Search:
 
     def _own_rows(self, demand: Demand) -> Ints:
         """Nodes where a tenant may take what strangers may not, in order."""
-        if demand.asker is None:
+        if demand.asker is None or not demand.request.modes & SHARED_MODES:
             return NO_SCORES
-        rows = self.cluster.own_rows(demand.asker, alone=demand.request.isolation is Isolation.TENANT)
-        own = np.sort(np.array(rows, np.int64))
-        return own if demand.rows is None or not rows else np.intersect1d(own, demand.rows)
+        own = self.cluster.own_rows(demand.asker, alone=demand.request.isolation is Isolation.TENANT)
+        return own if demand.rows is None or not len(own) else np.intersect1d(own, demand.rows)
 
     def promising(self, demand: Demand, job: Job) -> bool:
         """Whether it is worth trying to place a job."""
@@ -255,14 +256,36 @@ class Search:
         """Allocate as many workers as fit, at most all of them."""
         placed: list[Assignment] = []
         ask = self.ask_of(demand)
-        find = self._in_sight if demand.rows is None and self.bounded(demand) else self._of_all
+        sight = self._sight(ask, demand, job) if self.bounded(demand) else None
         while len(placed) < job.workers:
-            spot = find(_Worker(ask, demand, job.sequence, len(placed)))
+            who = _Worker(ask, demand, job.sequence, len(placed))
+            spot = self._of_all(who) if sight is None else self._in_sight(who, sight)
             if spot is None:
                 break
             placed.append(self._assignment(ask, spot, len(placed)))
             self.cluster.allocate(holder, placed[-1])
+            if sight is not None and len(placed) < job.workers:
+                sight.changed(spot.row)
         return placed
+
+    def _sight(self, ask: Ask, demand: Demand, job: Job) -> Sight:
+        """Where the workers of a job look that are answered by a bounded look."""
+        within = NO_SCORES if demand.rows is None else demand.rows
+        count = len(self.cluster.members) if demand.rows is None else len(within)
+        begin = draw(self._options.seed, job.sequence, 0, count) if count else 0
+        own = self._own_sight(ask, demand, job.sequence)
+        return Sight(self._rows, ask, self.number_of(demand.asker), self._options.sight, begin, within, own)
+
+    def _own_sight(self, ask: Ask, demand: Demand, sequence: int) -> Sight | None:
+        """Places where the asker may take what strangers may not; some of them unless all shall be seen."""
+        rows = self._own_rows(demand)
+        if not len(rows):
+            return None
+        size = len(rows) if self._options.exact else self._options.own_sight
+        begin = draw(self._options.seed ^ 2, sequence, 0, len(rows))
+        own = Sight(self._rows, ask, self.number_of(demand.asker), size, begin, rows)
+        own.widen()
+        return own
 
     def _of_all(self, who: _Worker) -> _Spot | None:
         """The best of all nodes."""
@@ -270,22 +293,29 @@ class Search:
         self._rows.look(ask)
         if self.placement.noise:
             return self._drawn_of_all(who)
-        mine = self._own_rows(who.demand)
+        own = self._own_sight(ask, who.demand, who.sequence)
         if self._takes_sets(ask):
-            fitting = np.union1d(np.flatnonzero(ask.scores != k.BAD), mine)
-            if self._company.judges_anew(ask, fitting):
-                self._rows.rescore(ask, fitting)
+            self._judge_sets(ask, own)
         while len(ask.scores if rows is None else rows):
-            best = self._rows.best(ask, rows, mine)
-            if len(mine):
-                best = min(best, self._rows.best_aside(ask, self.number_of(who.demand.asker), mine))
-            if best[0] == k.BAD:
+            near = self._rows.best(ask, rows)
+            near = near if own is None else better(own.best(), near)
+            if near[0] == k.BAD:
                 return None
-            spot = self._spot(best, who)
+            spot = self._spot(near, who)
             if self._welcome(ask, spot):
                 return spot
             self._rows.rescore(ask, np.array([spot.row]))
+            if own is not None:
+                own.changed(spot.row)
         return None
+
+    def _judge_sets(self, ask: Ask, own: Sight | None) -> None:
+        """Judge all who might refuse a worker that takes sets."""
+        fitting = np.flatnonzero(ask.scores != k.BAD)
+        if self._company.judges_anew(ask, fitting if own is None else np.union1d(fitting, own.nodes)):
+            self._rows.rescore(ask, fitting)
+            if own is not None:
+                own.look_again()
 
     def _drawn_of_all(self, who: _Worker) -> _Spot | None:
         """One of all the nodes with the lowest score, as the asker sees them."""
@@ -302,26 +332,25 @@ class Search:
         mine = {near[1] for near in own}
         return self._drawn([near for near in zip(*columns, strict=True) if near[1] not in mine] + own, who)
 
-    def _in_sight(self, who: _Worker) -> _Spot | None:
-        """The best of the first nodes that could hold it, from one drawn for the job on; then of the next."""
-        count, done = len(self.cluster.members), 0
-        if not count:
-            return None
-        begin = draw(self._options.seed, who.sequence, who.worker, count)
-        while done < count:
-            own = self._own(who.ask, who.demand)
-            found, done = self._rows.sight(who.ask, begin, done, self._sight)
-            near = tuple(column[:found] for column in self._sight)
+    def _in_sight(self, who: _Worker, sight: Sight) -> _Spot | None:
+        """The best place in sight; if none there will do, of those that come in sight next."""
+        spot = self._in_window(who, sight) if sight.opened else None
+        while spot is None and sight.widen():
             if self._takes_sets(who.ask):
-                self._company.judges_anew(who.ask, np.union1d(near[0], self._own_rows(who.demand)))
-                own = [*self._own(who.ask, who.demand), *self._seen_by(who, near[0])]
-            if self.placement.noise:
-                places = {row: (score, row, info) for row, score, info in zip(*map(list, near), strict=True)}
-                spot = self._drawn([*(places | {place[1]: place for place in own}).values()], who)
-            else:
-                spot = self._best_of(near, {place[1]: place for place in own}, who)
-            if spot is not None:
+                self._company.judges_anew(who.ask, sight.all_nodes())
+                sight.look_again()
+            spot = self._in_window(who, sight)
+        return spot
+
+    def _in_window(self, who: _Worker, sight: Sight) -> _Spot | None:
+        """The best of the places in sight that is welcome."""
+        if self.placement.noise:
+            return self._drawn([*sight.places().values()], who)
+        while (near := sight.best())[0] != k.BAD:
+            spot = self._spot(near, who)
+            if self._welcome(who.ask, spot):
                 return spot
+            sight.changed(spot.row)
         return None
 
     def _takes_sets(self, ask: Ask) -> bool:
@@ -331,32 +360,6 @@ class Search:
         """
         shares = ask.plain[k.OFFERED] & ~(1 << k.EXCLUSIVE_RANK)
         return ask.request.gpus_apart > 1 and shares != 0 and self._company.matters(ask)
-
-    def _seen_by(self, who: _Worker, rows: Ints) -> list[Near]:
-        """Some nodes as the asker sees them."""
-        return self._rows.aside(who.ask, self.number_of(who.demand.asker), rows.tolist())
-
-    def _best_of(self, near: tuple[Any, ...], own: dict[int, Near], who: _Worker) -> _Spot | None:
-        """The best of these places that is welcome; ``near``: rows, scores and infos."""
-        rows, scores, infos = near
-        own = dict(own)
-        if own:  # only the asker's own view of them counts
-            scores[self._rows.among(rows, list(own))] = k.BAD
-        while True:
-            best: Near = (k.BAD, -1, 0)
-            if len(rows):
-                equal = np.flatnonzero(scores == scores.min())
-                at = int(equal[rows[equal].argmin()])
-                best = scores.item(at), rows.item(at), infos.item(at)
-            best = min([*own.values(), best])
-            if best[0] == k.BAD:
-                return None
-            spot = self._spot(best, who)
-            if self._welcome(who.ask, spot):
-                return spot
-            again = self._rows.aside(who.ask, self.number_of(who.demand.asker), [best[1]])[0]
-            own[best[1]] = again
-            scores[rows == best[1]] = k.BAD
 
     def _drawn(self, near: list[Near], who: _Worker) -> _Spot | None:
         """One of the places with the lowest score that are welcome, all judged before anything is drawn."""

@@ -49,6 +49,41 @@ class Place:
     shares: tuple[Share, ...]
 
 
+class PlainView:
+    """The nodes that a job's workers are shown: some that could hold one, then the next such.
+
+    Beside them some of those where the tenant has GPUs for itself.
+    """
+
+    def __init__(self, search: PlainSearch, asked: Asked, size: int) -> None:
+        self.search, self.asked, self.size = search, asked, size
+        ids = sorted(search.books.nodes)
+        own = [node_id for node_id in ids if search.is_own(asked, node_id)]
+        self.own = [node_id for node_id in self._turned(own, 2) if self._could(node_id)][:1]
+        self.left = self._turned(ids, 0)
+        self.window: set[str] | None = None
+
+    def _turned(self, ids: list[str], salt: int) -> list[str]:
+        begin = draw(self.search.seed ^ salt, self.asked.job.sequence, 0, len(ids)) if ids else 0
+        return [*ids[begin:], *ids[:begin]]
+
+    def _could(self, node_id: str) -> bool:
+        return any(self.search.places(self.asked, node_id, blind=True))
+
+    def widen(self) -> bool:
+        """Show the next; False if there are none."""
+        if not self.left:
+            return False
+        self.window = {*self.own}
+        found = 0
+        while self.left and found < self.size:
+            node_id = self.left.pop(0)
+            if self._could(node_id):
+                self.window.add(node_id)
+                found += 1
+        return True
+
+
 class PlainSearch:
     """Looks at everything for every worker."""
 
@@ -66,8 +101,10 @@ class PlainSearch:
         for request in self._attempts(narrowed, profile):
             attempt = replace(job, request=request)
             placed: list[Assignment] = []
+            asked = Asked(attempt, profile, self.placement)
+            view = PlainView(self, asked, self.sight) if alone and self.sight is not None else None
             while len(placed) < job.workers:
-                place = self.worker(Asked(attempt, profile, self.placement), len(placed), alone=alone)
+                place = self.worker(asked, len(placed), view)
                 if place is None:
                     break
                 placed.append(Assignment(len(placed), place.node_id, place.shares))
@@ -85,19 +122,14 @@ class PlainSearch:
         if job.workers > 1 and len(modes) > 1 and job.request.gpus:
             yield from (replace(job.request, modes=frozenset({m})) for m in MODE_ORDER if m in modes)
 
-    def worker(self, asked: Asked, worker: int, *, alone: bool) -> Place | None:
+    def worker(self, asked: Asked, worker: int, view: PlainView | None) -> Place | None:
         """The best place of all nodes; at first sight, of those in sight, or of the next."""
-        ids = sorted(self.books.nodes)
-        if self.sight is None or not alone:
-            return self.best(asked, ids, worker)
-        begin = draw(self.seed, asked.job.sequence, worker, len(ids)) if ids else 0
-        own = [node_id for node_id in ids if self._is_own(asked, node_id)]
-        seen = [i for i in (*ids[begin:], *ids[:begin]) if any(self.places(asked, i, stranger=True))]
-        for start in range(0, max(len(seen), 1), self.sight):
-            place = self.best(asked, {*seen[start : start + self.sight], *own}, worker)
-            if place is not None:
-                return place
-        return None
+        if view is None:
+            return self.best(asked, sorted(self.books.nodes), worker)
+        place = self.best(asked, view.window, worker) if view.window is not None else None
+        while place is None and view.widen():
+            place = self.best(asked, view.window, worker)
+        return place
 
     def best(self, asked: Asked, node_ids: Iterable[str], worker: int) -> Place | None:
         found = []
@@ -125,16 +157,18 @@ class PlainSearch:
         after = {j: self._after(asked, slots[j], mode) for j in taken}
         return replace(node, shares=tuple(after[j].lodgers[-1].share for j in taken))
 
-    def _is_own(self, asked: Asked, node_id: str) -> bool:
+    def is_own(self, asked: Asked, node_id: str) -> bool:
         """Whether the tenant has a shared GPU there for itself: of its own will, or at all if it isolates."""
+        if not asked.job.request.modes & {*SHARED}:
+            return False
         shared = [slot.lodgers for slot in self.books.slots(node_id) if slot.mode in SHARED]
         alone = [found for found in shared if {lodger.tenant for lodger in found} == {asked.job.tenant}]
         return any(asked.who.isolating or any(lodger.isolating for lodger in found) for found in alone)
 
     # -- one node ------------------------------------------------------------------------------------------
 
-    def places(self, asked: Asked, node_id: str, *, stranger: bool = False) -> Iterator[Place]:
-        """What a node offers; to a stranger in nobody's name, promises aside."""
+    def places(self, asked: Asked, node_id: str, *, blind: bool = False) -> Iterator[Place]:
+        """What a node offers; ``blind``: promises aside."""
         request, books = asked.job.request, self.books
         if node_id in books.down or request.cpu_milli > books.cpu_free(node_id):
             return
@@ -146,7 +180,7 @@ class PlainSearch:
             return
         slots = books.slots(node_id)
         for rank, mode in enumerate(MODE_ORDER):
-            fitting = self._fitting(asked, slots, mode, stranger=stranger)
+            fitting = self._fitting(asked, slots, mode, blind=blind)
             if len(fitting) < request.gpus:
                 continue
             if request.gpus == 1:
@@ -164,21 +198,21 @@ class PlainSearch:
         single.sort(key=lambda place: (place.value, place.inside))
         return tuple(place.taken[0] for place in single[:wanted])
 
-    def _fitting(self, asked: Asked, slots: list[Slot], mode: Mode, *, stranger: bool = False) -> list:
+    def _fitting(self, asked: Asked, slots: list[Slot], mode: Mode, *, blind: bool = False) -> list:
         found = []
         for j, slot in enumerate(slots):
             need = asked.need(slot, mode)
-            if need is None or not slot.has_room(need) or not self._apart(asked, slot, need, stranger):
+            if need is None or not slot.has_room(need) or not self._apart(asked, slot, need):
                 continue
-            if stranger or self._welcome(asked, slot, need):
+            if blind or self._welcome(asked, slot, need):
                 found.append((j, need))
         return found
 
-    def _apart(self, asked: Asked, slot: Slot, need: Need, stranger: bool) -> bool:
+    def _apart(self, asked: Asked, slot: Slot, need: Need) -> bool:
         """Isolation by tenant; slices and whole GPUs isolate by themselves."""
         if need.mode not in SHARED or not slot.lodgers:
             return True
-        mixed = stranger or any(lodger.tenant != asked.job.tenant for lodger in slot.lodgers)
+        mixed = any(lodger.tenant != asked.job.tenant for lodger in slot.lodgers)
         return not (mixed and (asked.who.isolating or any(lodger.isolating for lodger in slot.lodgers)))
 
     def _welcome(self, asked: Asked, slot: Slot, need: Need) -> bool:

@@ -96,7 +96,7 @@ class Site:
             name: node for name, node in self.nodes.items() if name not in self.down and not self.torn(node)
         }
         self.books.nodes = free
-        place = self.plain.worker(Asked(job, profile, self.plain.placement), 0, alone=False)
+        place = self.plain.worker(Asked(job, profile, self.plain.placement), 0, None)
         if place is None:
             return
         assignment = Assignment(0, place.node_id, place.shares)

@@ -7,7 +7,6 @@ import copy
 import pytest
 from hypothesis import example, given, settings
 
-from placement import search as searches
 from placement.lifecycle import ENDED
 from placement.model import Job, JobSubmitted, Mode, ProfileDefined, Request
 from placement.options import Options
@@ -36,7 +35,10 @@ def few_requests(dice: Dice, promises: bool) -> list[list[Submit | Happen]]:
 def restored(old: Scheduler) -> Scheduler:
     """A scheduler that has the snapshot alone, and the ended jobs, which the world looks up."""
     new = Scheduler.restore(
-        old.policy, old.belief, copy.deepcopy(old.snapshot()), Options(seed=7, compiled=False)
+        old.policy,
+        old.belief,
+        copy.deepcopy(old.snapshot()),
+        Options(seed=7, compiled=False, sight=2, own_sight=2),
     )
     for record in old.records():
         if record.state in ENDED:
@@ -55,16 +57,14 @@ def test_a_restored_scheduler_sees_the_same_first(policy, seed):
     shape = [(dice.of(*MODELS), dice.of(1, 2, 4), dice.of(None, 8000)) for _ in range(6)]
     # What is drawn depends on how often: see tests/property/test_search.py.
     history = few_requests(dice, promises=policy != "random")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(searches, "SIGHT", 2)
-        steady, reborn = (World.new(shape, policy, compiled=False) for _ in range(2))
-        for i, turn in enumerate(history):
-            for world in (steady, reborn):
-                world.now_s += 1
-                world.step(world.events_of(turn))
-            assert reborn.log == steady.log, f"seed {seed}, turn {i}"
-            if i % 3 == 2:
-                reborn.scheduler = restored(reborn.scheduler)
+    steady, reborn = (World.new(shape, policy, compiled=False, sight=2) for _ in range(2))
+    for i, turn in enumerate(history):
+        for world in (steady, reborn):
+            world.now_s += 1
+            world.step(world.events_of(turn))
+        assert reborn.log == steady.log, f"seed {seed}, turn {i}"
+        if i % 3 == 2:
+            reborn.scheduler = restored(reborn.scheduler)
 
 
 SHARE = Request(compute_milli=100, modes=frozenset({Mode.MPS}))
@@ -94,6 +94,19 @@ def test_two_who_are_alive_and_ask_for_the_same_are_no_longer_at_first_sight():
     assert bounded(world, "light")
     world.step(world.events_of([Happen("end", 0)]))
     assert bounded(world, None)
+
+
+def test_a_request_that_few_of_many_make_is_answered_at_first_sight(monkeypatch):
+    """Where the nodes are so many that a row of scores would be stale at each look."""
+    monkeypatch.setattr("placement.search.STALE_ROWS", 3)
+    few, many = ([("V100-SXM2-32GB", 4, None)] * count for count in (3, 4))
+    for shape, at_first in ((few, False), (many, True)):
+        world = World.new(shape, "fifo", compiled=False)
+        world.step([arrive(world, None), arrive(world, None)])
+        assert not bounded(world, None)
+        world.step([arrive(world, "light") for _ in range(6)])
+        assert bounded(world, None) is at_first
+        assert not bounded(world, "light")
 
 
 @pytest.mark.parametrize("profile", [None, "light", "late"])

@@ -68,7 +68,7 @@ class Workshop:
         core = offers_of(lambda: self.search.place(holder_of(job, profile), demand, job))
         for worker in range(job.workers):
             self.cluster.release(job.job_id, worker)
-        return core, offers_of(lambda: self.plain.worker(Asked(job, profile, Listening()), 0, alone=False))
+        return core, offers_of(lambda: self.plain.worker(Asked(job, profile, Listening()), 0, None))
 
     def settle(self, dice: Dice, request: Request) -> None:
         """Somebody moves in at a place chosen at random."""

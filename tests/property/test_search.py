@@ -6,7 +6,6 @@ import random
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -125,9 +124,9 @@ class Desk:
         mix = MIX if self.policy.weighs is not Measure.NOTHING else ()
         self.cluster = Cluster(mix, belief)
         self.cluster.set_nodes(nodes)
-        options = Options(seed=5, compiled=self.compiled, exact=self.sight is None)
+        sizes = (64, 16) if self.sight is None else (self.sight, 1)
+        options = Options(5, self.compiled, self.sight is None, *sizes)
         self.search = Search(self.cluster, self.policy(), belief, options)
-        self.search._sight = tuple(np.zeros(self.sight or 1, kind) for kind in (np.int64, np.int64, np.int32))
         self.books = Books({node.node_id: node for node in nodes}, belief, mix)
         self.plain = PlainSearch(self.books, self.policy(), 5, self.sight)
         self.live: dict[str, tuple[Job, Profile | None]] = {}

@@ -162,10 +162,11 @@ class World:
     log: list[str] = field(default_factory=list)
 
     @classmethod
-    def new(cls, shape: Sequence[Shape], policy: str, *, compiled: bool = True) -> World:
+    def new(cls, shape: Sequence[Shape], policy: str, *, compiled: bool = True, sight: int = 64) -> World:
         built = cluster_of(shape)
         belief = AdditiveInterference()
-        scheduler = Scheduler(policy_named(policy), belief, Options(seed=7, compiled=compiled))
+        options = Options(seed=7, compiled=compiled, sight=sight, own_sight=sight)
+        scheduler = Scheduler(policy_named(policy), belief, options)
         world = cls(built, scheduler, Auditor(built, {p.name: p for p in PROFILES}, belief))
         world.step(
             [ProfileDefined(profile) for profile in PROFILES] + [NodeJoined(n) for n in built.values()]
