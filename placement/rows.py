@@ -118,12 +118,14 @@ class Rows:
     def best(self, ask: Ask, rows: Ints | None, but: Ints) -> Near:
         """The node with the lowest score, the first among equals; of some ``rows`` only, without others."""
         scores = ask.scores
-        hidden = scores[but]
-        scores[but] = k.BAD
+        hidden = scores[but] if len(but) else but
+        if len(but):
+            scores[but] = k.BAD
         best = self._engine.lowest(scores if rows is None else scores[rows])
         best = best if rows is None else int(rows[best])
         near = scores.item(best), best, ask.infos.item(best)
-        scores[but] = hidden
+        if len(but):
+            scores[but] = hidden
         return near
 
     def sight(self, ask: Ask, begin: int, done: int, found: Any) -> tuple[int, int]:
