@@ -57,8 +57,7 @@ class Attempts:
 
     def next_expired(self, now_s: float) -> JobRecord | None:
         """A job whose attempt has run as long as it may, None if there is none; each is given once."""
-        deadline_s = self.next_deadline_s()
-        if deadline_s is None or deadline_s > now_s:
+        if not self._deadlines or (deadline_s := self.next_deadline_s()) is None or deadline_s > now_s:
             return None
         return self._ledger.find(heapq.heappop(self._deadlines)[1])
 

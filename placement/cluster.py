@@ -22,10 +22,11 @@ from placement.mix import Mix
 from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Share, StateError
 from placement.neighbourhood import NeighbourhoodTable
 from placement.partition import MigGeometry
-from placement.summaries import summarise
+from placement.summaries import one_kind, summarise
 
 LOG_LIMIT = 1 << 17
 _key = attrgetter("key")
+_EXCLUSIVE = Mode.EXCLUSIVE  # an attribute of an enum is slower to read
 
 
 class Cluster:
@@ -301,23 +302,59 @@ class Cluster:
         row = self._row.get(assignment.node_id)
         if row is None:
             return
-        node = self.members[row]
         sign = -1 if taken else 1
+        if holder.cpu_milli or holder.ram_bytes:
+            self._use_beside_gpus(row, holder, sign)
+        if assignment.shares:
+            self._use_gpus(row, holder, assignment, taken=taken)
+            self._count_shape(row, assignment, -sign)
+        self._touch(row)
+
+    def _use_beside_gpus(self, row: int, holder: Holder, sign: int) -> None:
+        node = self.members[row]
         if holder.cpu_milli and node.cpu_milli is not None:
             self.nodes[row, k.CPU_FREE] += sign * holder.cpu_milli
         if holder.ram_bytes and node.ram_bytes is not None:
             self.nodes[row, k.RAM_FREE] += sign * holder.ram_bytes
+
+    def _use_gpus(self, row: int, holder: Holder, assignment: Assignment, *, taken: bool) -> None:
+        """Have a worker move in or out, and renew the summary of the node."""
+        key, tenant = (holder.job_id, assignment.worker), self.tenant_number(holder.tenant)
+        lodgings_of, slots, gpus = self._lodgings[assignment.node_id], self._slot, self.gpus
+        alike = one_kind(self.nodes.item(row, k.MODELS))
+        columns, whole = None, 0
         for share in assignment.shares:
-            place = self._slot.get(share.gpu_uuid)
-            if place is not None and place[0] == assignment.node_id:
+            place = slots.get(share.gpu_uuid)
+            if place is None or place[0] != assignment.node_id:
+                continue
+            slot = place[1]
+            lodgings = lodgings_of[slot]
+            if share.mode is _EXCLUSIVE and len(lodgings) == (0 if taken else 1):
+                # From nobody's to one's own or back: what changes is known beforehand.
+                whole += 1
                 if taken:
-                    self._move_in(row, place, holder, (assignment.worker, share))
+                    lodgings.append(Lodging(key, holder, share, tenant, None))
                 else:
-                    self._move_out(row, place, (holder.job_id, assignment.worker))
-        self._count_shape(row, assignment, -sign)
-        if assignment.shares:
-            summarise(self.gpus[row], self.nodes[row], self.figures.placeable)
-        self._touch(row)
+                    lodgings.clear()
+                if columns is None or not alike:
+                    columns = self.figures.whole(gpus.item(row, slot, k.MODEL))[taken]
+                gpus[row, slot] = columns
+            elif taken:
+                self._move_in(row, place, holder, (assignment.worker, share))
+            else:
+                self._move_out(row, place, key)
+        fewest = self._count_whole(row, -whole if taken else whole)
+        # No GPU offers more than an empty one of its kind does.
+        if not (alike and fewest > 0 and whole == len(assignment.shares)):
+            summarise(gpus[row], self.nodes[row], self.figures.placeable)
+
+    def _count_whole(self, row: int, change: int) -> int:
+        """Whole GPUs have become free or taken; gives how few were empty, before or after."""
+        empties = self.nodes.item(row, k.EMPTIES)
+        if change:
+            self.nodes[row, k.FREE_SUM] += WHOLE_GPU_MILLI * change
+            self.nodes[row, k.EMPTIES] = empties + change
+        return min(empties, empties + change)
 
     def _move_in(self, row: int, place: tuple[str, int], holder: Holder, what: tuple[int, Share]) -> None:
         worker, share = what

@@ -53,6 +53,8 @@ class Figures:
         self._tables: list[int] = []
         self.mix_tables: Ints = compile_mix(mix, (), ())
         self._weighs = bool(mix)
+        self._whole: dict[int, tuple[Ints, Ints]] = {}
+        self._sweeps = 0
         self.placeable: Ints = np.zeros((0, _STATES), np.int64)
 
     def learn_kinds(self, gpus: Sequence[Gpu]) -> bool:
@@ -73,14 +75,29 @@ class Figures:
         self.mix, self._weighs = mix, bool(mix)
         self.mix_tables = compile_mix(mix, self.kinds, self.geometries)
         self._tables = self.mix_tables.tolist()
+        self._whole.clear()
 
-    def bare(self, gpu: Gpu) -> tuple[int, ...]:
-        """The columns of a GPU without residents."""
-        kind = self._numbers[gpu.model, gpu.memory_bytes]
-        alone = self.neighbourhoods.number(gpu.model, kind, ())
-        usable = self._tables[self._tables[FULL_AT] + kind]
-        start = (k.EMPTY, 0, 0, kind, k.NOBODY, 0, alone, WHOLE_GPU_MILLI, limit(gpu.memory_bytes))
-        return (*start, usable, 0, 0, 0, 0)
+    def bare(self, gpu: Gpu) -> Ints:
+        """The columns of a GPU without residents; not to be changed."""
+        return self.whole(self._numbers[gpu.model, gpu.memory_bytes])[0]
+
+    def whole(self, kind: int) -> tuple[Ints, Ints]:
+        """The columns of a GPU of a kind that nobody has, and of one that a job has for itself."""
+        if self._sweeps != self.neighbourhoods.sweeps:  # the number of no neighbours may be another
+            self._sweeps = self.neighbourhoods.sweeps
+            self._whole.clear()
+        known = self._whole.get(kind)
+        if known is None:
+            model, memory_bytes = self.kinds[kind]
+            bare = np.zeros(k.GPU_COLUMNS, np.int64)
+            bare[k.MODEL], bare[k.TENANT] = kind, k.NOBODY
+            bare[k.NEIGHBOURHOOD] = self.neighbourhoods.number(model, kind, ())
+            taken = bare.copy()
+            bare[k.MODE], bare[k.USABLE] = k.EMPTY, self._tables[self._tables[FULL_AT] + kind]
+            bare[k.FREE_MILLI], bare[k.FREE_MEMORY] = WHOLE_GPU_MILLI, limit(memory_bytes)
+            taken[k.MODE], taken[k.CLIENTS] = k.EXCLUSIVE, 1
+            known = self._whole[kind] = bare, taken
+        return known
 
     def shared(self, kind: int, lodgings: Sequence[Lodging]) -> tuple[int, ...]:
         """The columns of a GPU of a kind that is shared by these residents."""

@@ -15,6 +15,8 @@ Foreseen = tuple[float | None, float | None]
 
 ALONE: Foreseen = (1.0, 1.0)
 
+_EXCLUSIVE = Mode.EXCLUSIVE  # an attribute of an enum is slower to read
+
 
 def worse(one: Foreseen, other: Foreseen) -> Foreseen:
     """The worse of two forecasts, part by part; the unknown is worse than anything."""
@@ -27,8 +29,12 @@ def _worse(one: float | None, other: float | None) -> float | None:
 
 def shared_gpus(assignments: Iterable[Assignment]) -> list[str]:
     """UUIDs of the GPUs that are not held exclusively."""
-    shares = (share for assignment in assignments for share in assignment.shares)
-    return [share.gpu_uuid for share in shares if share.mode is not Mode.EXCLUSIVE]
+    return [
+        share.gpu_uuid
+        for assignment in assignments
+        for share in assignment.shares
+        if share.mode is not _EXCLUSIVE
+    ]
 
 
 def on_gpu(cluster: Cluster, belief: InterferenceModel, gpu_uuid: str) -> dict[str, Foreseen]:
@@ -83,7 +89,9 @@ class Forecasts:
 
     def left(self, assignments: Iterable[Assignment], now_s: float) -> None:
         """Shares have been given back."""
-        self._company_changed(shared_gpus(assignments), now_s)
+        gpus = shared_gpus(assignments)
+        if gpus:
+            self._company_changed(gpus, now_s)
 
     def ended(self, record: JobRecord, now_s: float) -> None:
         """An attempt is over: what was foreseen for it is what it was for the company that it had."""

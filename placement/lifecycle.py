@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field
 
 from placement.model import Assignment, Job, Outcome, Reason, StateError, StopCause, WorkerExited
+from placement.model.frozen import made_often
 
 
 class JobState(enum.Enum):
@@ -81,6 +82,7 @@ ACTIVE = frozenset({S.STARTING, S.RUNNING, S.STOPPING})
 """States in which an attempt is under way."""
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Transition:
     """One step of one job's life, as it is stored and shown."""
@@ -93,6 +95,7 @@ class Transition:
     note: str = ""
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What is foreseen for a job on shared GPUs: its present slowdown since a time, and what was before.

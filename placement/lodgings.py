@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from placement.interference import Coupling
 from placement.model import Profile, Share
+from placement.model.frozen import made_often
 from placement.neighbourhood import Known, Token, token_of
 
 _APART = Coupling((0, 0), (0, 0))
@@ -20,6 +21,7 @@ class Tenancy:
     share: Share
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Holder:
     """What the cluster must know of a job that holds shares."""
@@ -47,4 +49,6 @@ class Lodging:
         self.tenant = tenant
         self.coupling = coupling or _APART
         self.known: Known = (holder.profile, share.mode, share.compute_milli, holder.max_slowdown)
-        self.token: Token | None = token_of(self.known)
+        self.token: Token | None = None
+        if holder.profile is not None or holder.max_slowdown is not None:
+            self.token = token_of(self.known)

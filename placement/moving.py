@@ -22,11 +22,10 @@ class Moving:
 
     Nothing else is an occasion: not what the step itself brings about, nor how often a job was looked at
     before.  What is decided so depends on the events of the step and on what is kept, and on nothing that a
-    restart forgets.
+    restart forgets.  Policies that move nobody have none of these.
     """
 
     def __init__(self, search: Search, ledger: Ledger) -> None:
-        self.on = search.placement.repartitions
         self._recutting = Recutting(search, ledger) if search.placement.recuts else None
         self._repartition = Repartition(search, ledger)
         self._ledger = ledger
@@ -37,8 +36,7 @@ class Moving:
 
     def entered(self, record: JobRecord) -> None:
         """A job waits that did not wait before this step."""
-        if self.on:
-            self._newcomers.add(record.job.job_id)
+        self._newcomers.add(record.job.job_id)
 
     def stir(self) -> None:
         """Nodes came, went or changed."""
@@ -47,7 +45,7 @@ class Moving:
     def begin(self, line: WaitingLine, *, freed: bool) -> None:
         """Decisions begin; ``freed`` says whether the events of this step have freed anything."""
         self._plans_left = PLANS_A_STEP
-        if self.on and (freed or self._stirred):
+        if freed or self._stirred:
             self._first = set(line.first_heads(FIRST_IN_LINE))
 
     def end(self) -> None:
@@ -63,7 +61,7 @@ class Moving:
     def plan(self, wish: Wish) -> Plan | None:
         """Whom to move for a job, None if that is impossible, not worth it, or not the time."""
         job = wish.record.job
-        if not (self.on and self._occasion(wish) and self._plans_left) or job.immediate:
+        if not (self._occasion(wish) and self._plans_left) or job.immediate:
             return None
         self._plans_left -= 1
         return self._repartition.plan(wish, self._ledger.holder_of(job))
@@ -79,7 +77,5 @@ class Moving:
 
     def prospect(self, wish: Wish) -> tuple[bool, int]:
         """Whether moving others for a job would be worth it, and at how many places it would not."""
-        if not self.on:
-            return False, 0
         plan, dear = self._repartition.consider(wish, self._ledger.holder_of(wish.record.job))
         return plan is not None, dear

@@ -31,7 +31,7 @@ class Placer:
         self.cluster: Cluster = search.cluster
         self.planned = Planned(policy.placement.planner(), search.cluster, ledger)
         self.trials = Trials(search, ledger, on=policy.placement.trials)
-        self._moving = Moving(search, ledger)
+        self._moving = Moving(search, ledger) if policy.placement.repartitions else None
         self.decisions = 0
         self._ledger = ledger
         self._attempts = attempts
@@ -50,16 +50,18 @@ class Placer:
         self._round = 0
         self._hope_rows: list[int] = []
         self._hope: tuple[int, int] | None = None
+        self._hope_empties: int | None = None
         self.line = self._empty_line()
 
     # -- the waiting line ----------------------------------------------------------------------------------
 
     def _empty_line(self) -> WaitingLine:
-        return WaitingLine(self._order, inventive=self._moving.on, by_owner=self.planned.on)
+        return WaitingLine(self._order, inventive=self._moving is not None, by_owner=self.planned.on)
 
     def queue(self, record: JobRecord) -> None:
         """Put a job in the waiting line that was not there before."""
-        self._moving.entered(record)
+        if self._moving is not None:
+            self._moving.entered(record)
         self.line_up(record)
 
     def line_up(self, record: JobRecord) -> None:
@@ -86,7 +88,8 @@ class Placer:
 
     def nodes_changed(self) -> None:
         """Nodes came, went or changed: everything is worth another try."""
-        self._moving.stir()
+        if self._moving is not None:
+            self._moving.stir()
         self.planned.lay_out()
         if self._preemption is not None:
             self._preemption.relocate()
@@ -101,7 +104,8 @@ class Placer:
         Jobs that would not wait are turned away when their turn comes and they do not fit.
         """
         self._round += 1
-        self._moving.begin(self.line, freed=bool(self._freed))
+        if self._moving is not None:
+            self._moving.begin(self.line, freed=bool(self._freed))
         while True:
             if self._tenants_apart != bool(self.cluster.isolated_gpus):
                 # From now on it matters, or no longer does, who asks: the groups are others.
@@ -118,7 +122,8 @@ class Placer:
             elif not self._placed(Wish(record, group.demand, key, now_s)):
                 self._wait_or_go(record, now_s, turn_away)
         self._hope_rows = []
-        self._moving.end()
+        if self._moving is not None:
+            self._moving.end()
         if self._vacated:
             self._start_claims(now_s)
 
@@ -133,16 +138,16 @@ class Placer:
 
     def _placed(self, wish: Wish) -> bool:
         """Place the first in line, if need be by moving or pushing out others; gives whether it could."""
-        record = wish.record
-        if self.planned.concerns(record.job):
+        record, moving = wish.record, self._moving
+        if self.planned.on and self.planned.concerns(record.job):
             return self._placed_by_plan(wish)
         outcome = Outcome.FIT
-        if (recut := self._moving.recut(wish)) is not None:
+        if moving is not None and (recut := moving.recut(wish)) is not None:
             assignments: tuple[Assignment, ...] | None = self._move_all(wish, recut)
             outcome = Outcome.REPARTITION if recut.moves else Outcome.FIT
         else:
             assignments = self._place(record, wish.demand)
-        if assignments is None and (moves := self._moving.plan(wish)) is not None:
+        if assignments is None and moving is not None and (moves := moving.plan(wish)) is not None:
             assignments, outcome = self._move_all(wish, moves), Outcome.REPARTITION
         if assignments is None and self._preemption is not None:
             outcome = Outcome.PREEMPT
@@ -200,10 +205,13 @@ class Placer:
 
     def _reopen_groups(self, now_s: float) -> None:
         """Groups that what was freed could help are worth another try."""
-        self._hope_rows, self._hope = sorted({*self._hope_rows, *self._freed}), None
+        self._hope_rows = sorted({*self._hope_rows, *self._freed})
+        self._hope = self._hope_empties = None
         self._freed.clear()
         for group in list(self.line.blocked_groups()):
-            if self.planned.on or self._moving.retries(self.line.head_of(group)[1].job.job_id):
+            if self.planned.on or (
+                self._moving is not None and self._moving.retries(self.line.head_of(group)[1].job.job_id)
+            ):
                 self.line.reopen(group)
                 continue
             if self._preemption is None:
@@ -218,8 +226,10 @@ class Placer:
         """Whether what was freed on the way, as far as it is still free, might be what a demand lacked."""
         ask = self._search.ask_of(demand)
         if ask.only_whole:
-            empties = self.cluster.nodes[:, k.EMPTIES]
-            return any(empties.item(row) >= demand.request.gpus for row in self._hope_rows)
+            if self._hope_empties is None:
+                empties = self.cluster.nodes[:, k.EMPTIES].item
+                self._hope_empties = max(map(empties, self._hope_rows), default=0)
+            return self._hope_empties >= demand.request.gpus
         if self._hope is None:
             gpus = self.cluster.gpus[self._hope_rows]
             milli, memory = gpus[:, :, k.FREE_MILLI], gpus[:, :, k.FREE_MEMORY]
@@ -229,16 +239,18 @@ class Placer:
 
     def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
         """Account a job for its shares and start it, at once or when those who sit there have left."""
-        self._hope = None
+        self._hope = self._hope_empties = None
         self.decisions += 1
-        if self._sitting_on(record, assignments):
+        if self._vacating.anybody and self._sitting_on(record, assignments):
             self._claim(record, assignments, now_s)
             return
         record.assignments = assignments
         self._forecasts.entered(record, now_s)
-        self.planned.take(record.job, assignments)
+        if self.planned.on:
+            self.planned.take(record.job, assignments)
         self._attempts.start(record, Move.PLACE, now_s)
-        self.trials.began(record, now_s)
+        if self.trials.on:
+            self.trials.began(record, now_s)
         self._stake(record)
 
     def _claim(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
@@ -296,7 +308,7 @@ class Placer:
         """What would let in a job that does not fit, and at how many places moves would cost too much."""
         demand = self._search.demand(record.job, self._ledger.profile_of(record.job))
         wish = Wish(record, demand, self.line.key_of(record.job.job_id), now_s)
-        worth_it, dear = self._moving.prospect(wish)
+        worth_it, dear = (False, 0) if self._moving is None else self._moving.prospect(wish)
         if worth_it:
             return Outcome.REPARTITION, dear
         holder = self._ledger.holder_of(record.job)
@@ -309,11 +321,14 @@ class Placer:
         """Free what one worker holds; what is kept for a job that is being moved stays its own."""
         if record.next_place:
             return
+        job_id = record.job.job_id
         if self._preemption is not None:
-            self._preemption.remove_worker(record.job.job_id, worker)
-        self.planned.give(record.job.job_id, worker)
-        self.trials.left(record.job.job_id, now_s)
-        assignment = self.cluster.release(record.job.job_id, worker)
+            self._preemption.remove_worker(job_id, worker)
+        if self.planned.on:
+            self.planned.give(job_id, worker)
+        if self.trials.on:
+            self.trials.left(job_id, now_s)
+        assignment = self.cluster.release(job_id, worker)
         if assignment is not None and self.cluster.has_node(assignment.node_id):
             self._freed.add(self.cluster.row_of(assignment.node_id))
             self._forecasts.left((assignment,), now_s)
@@ -321,7 +336,8 @@ class Placer:
     def give_back(self, record: JobRecord, now_s: float) -> None:
         """Free all that a job is accounted for, and drop its claim if it has one."""
         for assignment in record.assignments:
-            self.give_back_worker(record, assignment.worker, now_s)
+            if assignment.worker not in record.exited_workers:  # else it has given back when it exited
+                self.give_back_worker(record, assignment.worker, now_s)
         self._forecasts.ended(record, now_s)
         record.assignments, record.waits_for = (), set()
         self._claims.pop(record.job.job_id, None)

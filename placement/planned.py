@@ -14,17 +14,13 @@ from placement.policies import PlannedPart, PlannedPlace, Planner
 
 
 class Planned:
-    """Asks the planner, if the policy brings one, and keeps it told of who holds what."""
+    """Asks the planner, if the policy brings one (it is ``on``), and keeps it told of who holds what."""
 
     def __init__(self, planner: Planner | None, cluster: Cluster, ledger: Ledger) -> None:
         self._planner = planner
+        self.on = planner is not None
         self._cluster = cluster
         self._ledger = ledger
-
-    @property
-    def on(self) -> bool:
-        """Whether there is a planner."""
-        return self._planner is not None
 
     def concerns(self, job: Job) -> bool:
         """Whether a planner decides on a job: it does if GPUs are asked for."""

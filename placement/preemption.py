@@ -15,6 +15,7 @@ from placement.columns import Ints
 from placement.lifecycle import JobRecord
 from placement.lodgings import Holder
 from placement.model import Assignment
+from placement.model.frozen import made_often
 from placement.search import Search
 from placement.stakes import Stakes, needed
 from placement.waiting import RankKey
@@ -23,6 +24,7 @@ NODES_TRIED = 8
 """So many nodes are examined for a job of one worker where counting GPUs alone does not decide."""
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Wish:
     """A job that looks for room, at a moment, and its place in the order."""

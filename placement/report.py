@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 from placement.lifecycle import ACTIVE, JobRecord, JobState
+from placement.model.frozen import made_often
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
     """What became of one job.
@@ -30,6 +32,7 @@ class JobOutcome:
     preemptions: int
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Measured:
     """What was measured of a job, live or simulated; see :class:`JobOutcome` for the units."""

@@ -103,7 +103,7 @@ class Reports:
             self._placer.left(record, now_s)
         failure, cause = record.first_failure, record.stop_cause
         moves_on = cause is StopCause.MOVED and failure is not None and failure.cause is not ExitCause.EXITED
-        if not moves_on:
+        if record.next_place and not moves_on:
             self._placer.moves_nowhere(record, now_s)
         if failure is None:
             record.exit_code = 0

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from placement.ask import Demand
 from placement.attempts import Attempts
 from placement.cluster import Cluster
 from placement.explain import explain_placed, explain_waiting, rejection
@@ -35,6 +36,7 @@ from placement.model import (
     WorkerExited,
     WorkerStarted,
 )
+from placement.model.frozen import made_often
 from placement.options import PLAIN, Options
 from placement.placer import Placer
 from placement.policies import Measure, Policy
@@ -43,11 +45,15 @@ from placement.search import Search
 from placement.usual import USUAL
 
 REVIEW_EVERY = 200
-"""Prices of what is scarce are reviewed after so many decisions."""
+"""Prices of what is scarce are reviewed, and what grows is put in order, after so many decisions."""
+
+MOST_KNOWN_TO_FIT = 4096
+"""What fits on the bare cluster is looked up anew beyond so many kinds of jobs."""
 
 _FIRST = frozenset({NodeJoined, NodeLost, NodeFenced, ProfileDefined})
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Step:
     """What one call decided: moves of jobs, and what shall be done, both in order.
@@ -84,6 +90,9 @@ class Scheduler:
         self._search = Search(self.cluster, policy.placement, belief, options)
         bare = Options(compiled=options.compiled, exact=True)
         self._bare = Search(Cluster(mix), policy.placement, NoInterference(), bare)
+        self._fits_bare: dict[tuple[Demand, int], bool] = {}
+        # Gangs whose workers are drawn or choose each other may fit in one try and not in another.
+        self._gangs_vary = policy.placement.noise or policy.placement.judges_company
         self._ledger = Ledger()
         self._attempts = Attempts(self._ledger)
         self._placer = Placer(self._ledger, self._attempts, policy, self._search)
@@ -101,13 +110,16 @@ class Scheduler:
         """
         self.events += len(events)
         self._stepped_s = now_s
-        reviewed = self.decisions // REVIEW_EVERY
-        if any(type(event) in _FIRST for event in events):
-            self._apply_nodes(events)
+        before = self.decisions
+        for event in events:
+            if type(event) in _FIRST:
+                self._apply_nodes(events)
+                break
         for event in events:
             self._apply(event, now_s)
         self._reports.enforce_time_limits(now_s)
-        self._reports.end_trials(now_s)
+        if self._placer.trials.on:
+            self._reports.end_trials(now_s)
         self._placer.decide(now_s, self._reject)
         if self._impatient:
             self._turn_away(now_s)
@@ -115,15 +127,17 @@ class Scheduler:
         for transition in step.transitions:
             if transition.after in ENDED:
                 self._search.left(self.record(transition.job_id).job)
-        self._search.tidy()
-        if self.decisions // REVIEW_EVERY != reviewed:
+        if self.decisions != before and self.decisions // REVIEW_EVERY != before // REVIEW_EVERY:
+            self._search.tidy()
             self._search.review_prices()
         return step
 
     def next_deadline_s(self) -> float | None:
         """When the next time limit or trial of a running job ends, None without any; step again then."""
-        due = (self._attempts.next_deadline_s(), self._placer.trials.due_s())
-        return min((at_s for at_s in due if at_s is not None), default=None)
+        limit_s = self._attempts.next_deadline_s()
+        if not self._placer.trials.on or (trial_s := self._placer.trials.due_s()) is None:
+            return limit_s
+        return trial_s if limit_s is None else min(limit_s, trial_s)
 
     def _apply(self, event: Event, now_s: float) -> None:
         match event:
@@ -155,6 +169,7 @@ class Scheduler:
             elif isinstance(event, ProfileDefined):
                 self._define(event.profile)
         if changed:
+            self._fits_bare.clear()
             for search in (self._search, self._bare):
                 search.cluster.set_nodes(members.values())
         self._placer.nodes_changed()
@@ -164,6 +179,7 @@ class Scheduler:
             self._ledger.profiles[profile.name] = profile
             self._search.forget()
             self._bare.forget()
+            self._fits_bare.clear()
             self._placer.profile_changed(profile.name)
 
     # -- submission ----------------------------------------------------------------------------------------
@@ -191,10 +207,17 @@ class Scheduler:
 
     def _could_ever_fit(self, record: JobRecord) -> bool:
         """Whether the cluster could hold the job if it were empty and every node available."""
-        demand = self._bare.demand(record.job, self._ledger.profile_of(record.job))
-        if self._bare.workers_that_fit(demand) < record.job.workers:
-            return False
-        return self._bare.most_workers(demand, record.job) == record.job.workers
+        job = record.job
+        demand = self._bare.demand(job, self._ledger.profile_of(job))
+        fits = self._fits_bare.get((demand, job.workers))
+        if fits is None:
+            fits = self._bare.workers_that_fit(demand) >= job.workers
+            fits = fits and self._bare.most_workers(demand, job) == job.workers
+            if job.workers == 1 or not self._gangs_vary:
+                if len(self._fits_bare) >= MOST_KNOWN_TO_FIT:
+                    self._fits_bare.clear()
+                self._fits_bare[demand, job.workers] = fits
+        return fits
 
     def _turn_away(self, now_s: float) -> None:
         """Reject the jobs of this step that would not wait and whose turn did not come."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from placement.gangs import Gangs
 from placement.interference import InterferenceModel
 from placement.lodgings import Holder
 from placement.model import Assignment, Isolation, Job, Mode, Profile, Reason, Share, StateError
+from placement.model.frozen import made_often
 from placement.noise import draw
 from placement.options import Options
 from placement.partition import MODE_ORDER
@@ -52,6 +52,7 @@ class _Spot:
     slots: list[int]
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class _Worker:
     """One worker of a job that looks for a place."""
@@ -419,24 +420,19 @@ class Search:
 
     def _assignment(self, ask: Ask, spot: _Spot, worker: int) -> Assignment:
         node = self.cluster.members[spot.row]
-        gpus = self.cluster.gpus
-        shares = (
-            self._shares(ask, spot.rank, gpus[spot.row, slot].tolist(), node.gpus[slot].uuid)
-            for slot in spot.slots
-        )
-        return Assignment(worker, node.node_id, tuple(chain.from_iterable(shares)))
-
-    def _shares(self, ask: Ask, rank: int, gpu: list[int], uuid: str) -> tuple[Share, ...]:
-        """What one worker takes of one GPU."""
-        need = ask.needs[rank][gpu[k.MODEL]]
-        if need is None:
-            raise StateError(f"GPU {uuid} was chosen for a request that its model cannot serve")
         copies = ask.request.shares_per_gpu
-        geometry = self.cluster.geometries[gpu[k.MODEL]]
-        if need.mig_profile is None or geometry is None:
-            return (Share(uuid, need.mode, need.compute_milli, need.memory_bytes),) * copies
-        profile = geometry.profiles[need.mig_profile].name
-        starts = geometry.starts_of(gpu[k.MIG_STATE], need.mig_profile, copies)
-        return tuple(
-            Share(uuid, need.mode, need.compute_milli, need.memory_bytes, profile, start) for start in starts
-        )
+        shares: list[Share] = []
+        for slot in spot.slots:
+            kind, uuid = self.cluster.gpus.item(spot.row, slot, k.MODEL), node.gpus[slot].uuid
+            need, geometry = ask.needs[spot.rank][kind], self.cluster.geometries[kind]
+            if need is None:
+                raise StateError(f"GPU {uuid} was chosen for a request that its model cannot serve")
+            what = need.mode, need.compute_milli, need.memory_bytes
+            if need.mig_profile is None or geometry is None:
+                shares += (Share(uuid, *what),) * copies
+            else:
+                profile = geometry.profiles[need.mig_profile].name
+                state = self.cluster.gpus.item(spot.row, slot, k.MIG_STATE)
+                starts = geometry.starts_of(state, need.mig_profile, copies)
+                shares += [Share(uuid, *what, profile, start) for start in starts]
+        return Assignment(worker, node.node_id, tuple(shares))

@@ -70,11 +70,11 @@ class Stakes:
             entry = self._unused.pop() if self._unused else self._grow()
             row = cluster.row_of(assignment.node_id)
             shares = [share for share in assignment.shares if cluster.has_gpu(share.gpu_uuid)]
-            self.owner[entry] = job.job_id
-            self.node[entry] = row
-            self.milli[entry] = sum(share.compute_milli for share in shares)
-            self.whole[entry] = sum(share.mode is Mode.EXCLUSIVE for share in shares)
-            self.sharing += int(self.milli[entry] > self.whole[entry] * WHOLE_GPU_MILLI)
+            milli = sum([share.compute_milli for share in shares])
+            whole = [share.mode for share in shares].count(Mode.EXCLUSIVE)
+            self.owner[entry], self.node[entry] = job.job_id, row
+            self.milli[entry], self.whole[entry] = milli, whole
+            self.sharing += milli > whole * WHOLE_GPU_MILLI
             self.priority[entry], self.sequence[entry] = job.priority, job.sequence
             self.base[entry], self.aging[entry] = base, aging
             self._on_row.setdefault(row, set()).add(entry)
@@ -99,8 +99,8 @@ class Stakes:
             self._retire(stake.entries.pop(worker))
 
     def _retire(self, entry: int) -> None:
-        self.sharing -= int(self.milli[entry] > self.whole[entry] * WHOLE_GPU_MILLI)
-        self._on_row[int(self.node[entry])].discard(entry)
+        self.sharing -= self.milli.item(entry) > self.whole.item(entry) * WHOLE_GPU_MILLI
+        self._on_row[self.node.item(entry)].discard(entry)
         self._clear(entry)
         self._unused.append(entry)
 
@@ -115,20 +115,20 @@ class Stakes:
 
     def behind(self, key: RankKey, now_s: float) -> Ints:
         """Entries of jobs that rank behind a place in the order, by priority and rank."""
-        later = self.base + self.aging * now_s > key[1]
-        if len(self._priorities) <= 1 and -key[0] in self._priorities:
-            return np.flatnonzero(later)
-        return np.flatnonzero((self.priority < -key[0]) | ((self.priority == -key[0]) & later))
+        behind = self.base + self.aging * now_s > key[1]
+        if len(self._priorities) > 1 or -key[0] not in self._priorities:
+            behind = (self.priority < -key[0]) | ((self.priority == -key[0]) & behind)
+        entries: Ints = behind.nonzero()[0]
+        return entries
 
     def milli_behind_on(self, row: int, key: RankKey, now_s: float) -> int:
         """Compute that jobs behind a place in the order hold on one node."""
         total = 0
         for entry in self._on_row.get(row, ()):
-            priority = self.priority[entry]
-            if priority < -key[0] or (
-                priority == -key[0] and self.base[entry] + self.aging[entry] * now_s > key[1]
-            ):
-                total += int(self.milli[entry])
+            stake = self._by_job[self.owner[entry]]
+            priority = stake.record.job.priority
+            if priority < -key[0] or (priority == -key[0] and stake.base + stake.aging * now_s > key[1]):
+                total += self.milli.item(entry)
         return total
 
     def by_node(self, entries: Ints, amount: Ints, missing: Ints, most: int) -> list[Ints]:

@@ -13,28 +13,31 @@ _RUNS = (JobState.STARTING, JobState.RUNNING)
 
 
 class Trials:
-    """Tells the rules of trials what happens in the cluster; if not ``on``, nothing is on trial."""
+    """Tells the rules of trials what happens in the cluster; if not ``on``, nothing is on trial.
+
+    What happens often is told only to those that are on.
+    """
 
     def __init__(self, search: Search, ledger: Ledger, *, on: bool) -> None:
         self._search = search
         self._ledger = ledger
-        self._on = on
+        self.on = on
         self._trials = PackTrials()
         self._rates: dict[str, float] = {}
         self._resumed: list[JobRecord] = []
 
     def due_s(self) -> float | None:
         """When the next trial ends, None if none runs."""
-        return self._trials.due_s() if self._on else None
+        return self._trials.due_s() if self.on else None
 
     def resumed(self, record: JobRecord) -> None:
         """A job ran already when the scheduler was stopped: its trial begins anew with the next step."""
-        if self._on and record.state in _RUNS:
+        if self.on and record.state in _RUNS:
             self._resumed.append(record)
 
     def began(self, record: JobRecord, now_s: float) -> None:
         """A job runs; if it has one neighbour, the two are on trial from now on."""
-        if not self._on:
+        if not self.on:
             return
         newcomer = _trial_job(record.job)
         shares = [share for held in record.assignments for share in held.shares]
@@ -49,14 +52,14 @@ class Trials:
 
     def left(self, job_id: str, now_s: float) -> None:
         """A job no longer holds its share."""
-        if self._on:
+        if self.on:
             self._trials.step(Left(job_id, now_s, lives=True))
             self._rates.pop(job_id, None)
 
     def observed(self, event: SpeedObserved, now_s: float) -> None:
         """A job runs at another speed from now on; what it has done until now went at the old one."""
         record = self._ledger.find(event.job_id)
-        if not self._on or record is None or record.attempt != event.attempt or record.state not in _RUNS:
+        if not self.on or record is None or record.attempt != event.attempt or record.state not in _RUNS:
             return
         self._measure(event.job_id, now_s)
         self._rates.pop(event.job_id, None)
@@ -65,7 +68,7 @@ class Trials:
 
     def failed(self, now_s: float) -> list[JobRecord]:
         """Jobs that have to leave, since their trial has ended badly; whom they met is remembered."""
-        if not self._on:
+        if not self.on:
             return []
         for record in sorted(self._resumed, key=lambda record: record.placed_s or 0.0, reverse=True):
             self.began(record, now_s)  # the later of two is the newcomer

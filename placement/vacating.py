@@ -13,6 +13,11 @@ class Vacating:
     def __init__(self) -> None:
         self._by_place: dict[str, set[str]] = {}
 
+    @property
+    def anybody(self) -> bool:
+        """Whether anybody sits anywhere."""
+        return bool(self._by_place)
+
     def add(self, job_id: str, assignments: Iterable[Assignment]) -> None:
         """A job has been told to leave these places."""
         for place in _places(assignments):

@@ -42,6 +42,7 @@ class WaitingLine:
         """
         self._by_owner = by_owner
         self._order = order
+        self._strict = order.strict
         self._inventive = inventive or order.preemptive
         self._groups: dict[Hashable, Group] = {}
         self._everyone: list[tuple[RankKey, str]] = []
@@ -65,11 +66,12 @@ class WaitingLine:
             group = self._groups[name] = Group(demand, name)
         self._members[job.job_id] = (key, record, group)
         heapq.heappush(group.heap, (key, job.job_id))
-        if self._order.strict:
-            heapq.heappush(self._everyone, (key, job.job_id))
-        if self._inventive and group.heap[0][1] == job.job_id:
+        first = group.heap[0][1] == job.job_id
+        if self._inventive and first:
             group.blocked = False  # room may be made for a new first in line that the former did not get
-        if not group.blocked and group.heap[0][1] == job.job_id:
+        if self._strict:
+            heapq.heappush(self._everyone, (key, job.job_id))
+        elif first and not group.blocked:
             heapq.heappush(self._heads, (key, job.job_id))
 
     def discard(self, job_id: str) -> None:
@@ -94,20 +96,18 @@ class WaitingLine:
         self._offer(group)
 
     def _offer(self, group: Group) -> None:
-        if self._head(group) is not None:
+        if not self._strict and self._head(group) is not None:
             heapq.heappush(self._heads, group.heap[0])
 
     def first(self) -> tuple[RankKey, JobRecord, Group] | None:
         """The next job worth trying with its place in the order and its group, None if there is none."""
-        if self._order.strict:
-            job_id = self._head_of(self._everyone)
-            if job_id is None or self._members[job_id][2].blocked:
-                return None
-        else:
-            job_id = self._first_of_open_groups()
-            if job_id is None:
-                return None
-        return self._members[job_id]
+        if not self._members:
+            return None
+        job_id = self._head_of(self._everyone) if self._strict else self._first_of_open_groups()
+        if job_id is None:
+            return None
+        member = self._members[job_id]
+        return None if member[2].blocked else member
 
     def _first_of_open_groups(self) -> str | None:
         while self._heads:
@@ -127,7 +127,7 @@ class WaitingLine:
 
     def first_heads(self, most: int) -> list[str]:
         """The first jobs of the groups, first to last, at most so many."""
-        if self._order.strict:
+        if self._strict:
             head = self._head_of(self._everyone)
             return [] if head is None else [head]
         heads = (head for group in self._groups.values() if (head := self._head(group)) is not None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from heapq import heappush
+from heapq import heappop, heappush
 
 import simpy
 from simpy.events import Event, EventPriority
@@ -29,11 +29,18 @@ class Environment(simpy.Environment):
         return event
 
     def advance(self) -> bool:
-        """Let all happen that happens next at one time; False when nothing is left."""
+        """Let all happen that happens next at one time; False when nothing is left.
+
+        It does what simpy's own step does, without asking whether events failed: those of :meth:`at` cannot.
+        """
         queue = self._queue
         if not queue:
             return False
-        next_s = queue[0][0]
+        self._now = next_s = queue[0][0]
         while queue and queue[0][0] == next_s:
-            self.step()
+            event = heappop(queue)[3]
+            callbacks = event.callbacks
+            event.callbacks = None  # type: ignore[assignment] # simpy's mark of what has happened
+            for callback in callbacks:
+                callback(event)
         return True

@@ -88,6 +88,8 @@ class Contention:
 
     def leave(self, run: Running) -> None:
         """A job is gone from all of its shared GPUs; its work so far must have been settled."""
+        if not run.slowdowns:
+            return
         for gpu_uuid in run.slowdowns:
             self._residents[gpu_uuid] = [entry for entry in self._residents[gpu_uuid] if entry[0] is not run]
             self._touched[gpu_uuid] = None

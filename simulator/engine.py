@@ -51,7 +51,7 @@ Progress = Callable[[int, int], None]
 
 _PROGRESS_STEPS = 200
 _COUNTED = re.compile(r" \([0-9]+\)|; ")
-_ENDED = tuple(ENDED)  # looked through by identity, which is quicker than the hash of an enum
+_EXCLUSIVE, _EXITED = Mode.EXCLUSIVE, ExitCause.EXITED  # attributes of an enum are slower to read
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,9 +197,7 @@ class _World:
         self._contention.leave(run)
         served_s = run.served_s - run.attempt_from_s
         for worker in run.workers:
-            self._batch.append(
-                WorkerExited(run.job_id, run.attempt, worker, ExitCause.EXITED, 0, "", served_s)
-            )
+            self._batch.append(WorkerExited(run.job_id, run.attempt, worker, _EXITED, 0, "", served_s))
 
     # What the core decides.
 
@@ -213,7 +211,7 @@ class _World:
             self._note(step)
             if step.commands:
                 self._obey(step.commands, now_s)
-            if not self._batch:
+            if not self._batch and (self._fresh or self._contention.disturbed):
                 self._reschedule(now_s)
             if not self._batch:  # else there are speeds to tell
                 break
@@ -223,7 +221,7 @@ class _World:
         if self._keep_log:
             self.decision_log += lines(step, self.env.now)
         for transition in step.transitions:
-            if transition.after in _ENDED:
+            if transition.after in ENDED:
                 self._end(transition.job_id)
 
     def _obey(self, commands: Sequence[StartWorker | StopWorker], now_s: float) -> None:
@@ -257,9 +255,9 @@ class _World:
         run.attempt, run.attempt_from_s = workers[0].attempt, run.served_s
         run.gpu_milli = sum([share.compute_milli for share in shares])
         run.workers = [command.assignment.worker for command in workers]
-        profile = self._profiles.get(row.profile) if row.profile is not None else None
         for share in shares:
-            if share.mode is not Mode.EXCLUSIVE:
+            if share.mode is not _EXCLUSIVE:
+                profile = self._profiles.get(row.profile) if row.profile is not None else None
                 self._contention.enter(run, share, profile)
         self._batch += [WorkerStarted(job_id, run.attempt, worker) for worker in run.workers]
         self._fresh.append(run)
@@ -288,11 +286,9 @@ class _World:
 
     def _reschedule(self, now_s: float) -> None:
         """New jobs, and those whose neighbours changed, get the time at which they will be done."""
-        if not self._fresh and not self._contention.disturbed:
-            return
         pending = dict.fromkeys(self._fresh)
         self._fresh.clear()
-        for run, slowdowns in self._contention.changed().items():
+        for run, slowdowns in self._contention.changed().items() if self._contention.disturbed else ():
             # The work done until now went at the old speed.
             run.settle(now_s)
             run.slowdowns.update(slowdowns)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from placement.model.frozen import made_often
 from placement.model.share import Assignment
 
 
@@ -19,6 +20,7 @@ class StopCause(enum.Enum):
     SIBLING_FAILED = "sibling-failed"
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class StartWorker:
     """Run one worker of an attempt with these shares; doing it twice must do it once."""
@@ -28,6 +30,7 @@ class StartWorker:
     assignment: Assignment
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class StopWorker:
     """End one worker of an attempt: ask first, kill after ``grace_s``."""

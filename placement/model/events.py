@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass
 
+from placement.model.frozen import made_often
 from placement.model.hardware import Node
 from placement.model.job import Job
 from placement.model.profile import Profile
@@ -65,6 +66,7 @@ class JobCancelled:
     job_id: str
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class WorkerStarted:
     """A worker's process is running."""
@@ -74,6 +76,7 @@ class WorkerStarted:
     worker: int
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class WorkerExited:
     """A worker is gone.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from placement.model.frozen import made_often
 from placement.model.job import Mode
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Share:
     """A whole GPU, a MIG slice, an MPS share or a time slice: all one kind of thing.
@@ -23,6 +25,7 @@ class Share:
     mig_start: int | None = None
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Assignment:
     """Where one worker of a job runs and what it holds there.

@@ -159,6 +159,70 @@ def test_any_history_ends_where_a_cluster_from_scratch_begins(seed):
         assert content(site.cluster) == content(site.from_scratch()), f"seed {seed}"
 
 
+def offered(cluster: Cluster, row: int) -> tuple[int, int, int]:
+    """What one GPU of a node offers at most, looked up GPU by GPU: compute by mode, and MIG profiles."""
+    gpus = cluster.gpus[row, : len(cluster.members[row].gpus)]
+    most = [
+        max((int(gpu[k.FREE_MILLI]) for gpu in gpus if gpu[k.MODE] in (k.EMPTY, mode)), default=0)
+        for mode in (k.MPS, k.TIMESLICE)
+    ]
+    profiles = 0
+    for gpu in gpus:
+        geometry = cluster.geometries[gpu[k.MODEL]]
+        if geometry is not None and gpu[k.MODE] in (k.EMPTY, k.MIG):
+            starts = geometry.start[gpu[k.MIG_STATE]]
+            profiles |= sum(1 << profile for profile in range(len(geometry.profiles)) if starts[profile] >= 0)
+    return most[0], most[1], profiles
+
+
+def told(cluster: Cluster, row: int) -> tuple[int, ...]:
+    """The same as the summary of the node says it."""
+    return tuple(cluster.nodes[row, [k.MOST_MPS, k.MOST_TIMESLICE, k.PLACEABLE]].tolist())
+
+
+@settings(lenient, max_examples=15)
+@given(seed=seeds)
+def test_the_summary_of_a_node_is_always_what_its_gpus_offer(seed):
+    site = Site(seed)
+    for _ in range(40):
+        site.turn()
+        for row in range(len(site.cluster.members)):
+            assert told(site.cluster, row) == offered(site.cluster, row), f"seed {seed}"
+
+
+A100, V100 = ("A100-SXM4-80GB", 80 << 30), ("V100-SXM2-32GB", 32 << 30)
+
+
+def whole_gpus(*slots: str) -> Assignment:
+    return Assignment(0, "n", tuple(Share(slot, Mode.EXCLUSIVE, 1000) for slot in slots))
+
+
+@pytest.mark.parametrize("taken", ["a", "b", "c", "ab", "bc", "abc"])
+def test_whole_gpus_of_several_kinds_on_one_node_are_taken_and_given_back(taken):
+    """Two of one kind and one of another: what is left of each kind counts by itself."""
+    cluster = Cluster(MIX)
+    gpus = (Gpu("a", *A100), Gpu("b", *V100), Gpu("c", *V100))
+    cluster.set_nodes([Node("n", gpus)])
+    bare = content(cluster)
+    cluster.allocate(Holder("job", "red"), whole_gpus(*taken))
+    assert told(cluster, 0) == offered(cluster, 0)
+    for slot, gpu in enumerate(gpus):
+        free = 0 if gpu.uuid in taken else gpu.memory_bytes
+        assert cluster.gpus.item(0, slot, k.FREE_MEMORY) == free
+        assert cluster.kinds[cluster.gpus.item(0, slot, k.MODEL)] == (gpu.model, gpu.memory_bytes)
+    cluster.release("job", 0)
+    assert content(cluster) == bare
+
+
+def test_a_gpu_that_was_taken_whole_counts_by_the_mix_of_today_when_it_is_given_back():
+    cluster = Cluster(MIX)
+    cluster.set_nodes([Node("n", (Gpu("a", *A100),))])
+    cluster.allocate(Holder("job", "red"), whole_gpus("a"))
+    cluster.use_mix(())
+    cluster.release("job", 0)
+    assert cluster.gpus.item(0, 0, k.USABLE) == 0
+
+
 @settings(lenient, max_examples=10)
 @given(seed=seeds)
 def test_who_follows_the_log_has_seen_every_change(seed):
