@@ -20,6 +20,7 @@ from placement.interference import Coupling, InterferenceModel, Resident, coupli
 from placement.lodgings import Holder, Lodging, Tenancy
 from placement.mix import Mix
 from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Share, StateError
+from placement.model.hardware import each_gpu_once
 from placement.neighbourhood import NeighbourhoodTable
 from placement.partition import MigGeometry
 from placement.summaries import one_kind, summarise
@@ -35,12 +36,15 @@ class Cluster:
     Attributes:
         gpus: int64 [nodes, slots, columns.GPU_COLUMNS]; nodes: int64 [nodes, columns.NODE_COLUMNS].
             Rows are in the order of node ids, memory in bytes, compute in thousandths of a GPU.
+        members: the node of each row; announced: the nodes as they were given, in the same order: one that
+            names a GPU which is taken to be elsewhere has more GPUs there than among the members.
         generation: grows when rows or kinds of GPUs are others than before.
     """
 
     def __init__(self, mix: Mix = (), belief: InterferenceModel | None = None) -> None:
         self.figures = Figures(mix)
         self.members: list[Node] = []
+        self.announced: list[Node] = []
         self.isolated_gpus = 0
         self._log: Ints = np.zeros(LOG_LIMIT, np.int64)
         self._logged = 0
@@ -85,10 +89,12 @@ class Cluster:
     def set_nodes(self, nodes: Iterable[Node]) -> None:
         """Replace the nodes; rows of those that stay as they are are kept with all who lodge there.
 
-        Holdings on vanished GPUs wait for their return.
+        Holdings on vanished GPUs wait for their return.  A GPU that several nodes name is on the first of
+        them by id, whoever named it first: what a row holds depends on the nodes alone.
         """
         known = {node.node_id: node for node in self.members}
-        members = sorted(nodes, key=lambda node: node.node_id)
+        self.announced = sorted(nodes, key=lambda node: node.node_id)
+        members = each_gpu_once(self.announced)
         new = {node.node_id for node in members if known.get(node.node_id) != node}
         if self.figures.learn_kinds([gpu for node in members if node.node_id in new for gpu in node.gpus]):
             new = {node.node_id for node in members}  # what a GPU could be used for is numbered anew
@@ -141,8 +147,7 @@ class Cluster:
             del lodgings[:]
         self.isolated_gpus -= int(self.gpus[self._row[node_id], :, k.ISOLATED].sum())
         for gpu in self.members[self._row[node_id]].gpus:
-            if self._slot.get(gpu.uuid, ("",))[0] == node_id:  # else it has turned up on another node
-                del self._slot[gpu.uuid]
+            del self._slot[gpu.uuid]
         del self._lodgings[node_id], self._shapes[node_id], self._row[node_id]
 
     def _begin(self, row: int, node: Node) -> None:
@@ -220,18 +225,18 @@ class Cluster:
         """Whether a node is known."""
         return node_id in self._row
 
-    def has_gpu(self, uuid: str) -> bool:
-        """Whether a GPU is known."""
-        return uuid in self._slot
+    def is_on(self, uuid: str, node_id: str) -> bool:
+        """Whether a GPU is known and on that node."""
+        return self._slot.get(uuid, ("",))[0] == node_id
 
     def can_start(self, assignment: Assignment) -> bool:
         """Whether the node of an assignment is available and has the GPUs."""
         return self.has(assignment) and self.is_up(assignment.node_id)
 
     def has(self, assignment: Assignment) -> bool:
-        """Whether the node of an assignment and all its GPUs are known."""
-        shares = assignment.shares
-        return assignment.node_id in self._row and all(share.gpu_uuid in self._slot for share in shares)
+        """Whether the node of an assignment is known and has all its GPUs."""
+        node_id, shares = assignment.node_id, assignment.shares
+        return node_id in self._row and all(self.is_on(share.gpu_uuid, node_id) for share in shares)
 
     def gpu(self, uuid: str) -> Gpu:
         """The GPU with that UUID.

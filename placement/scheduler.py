@@ -37,6 +37,7 @@ from placement.model import (
     WorkerStarted,
 )
 from placement.model.frozen import made_often
+from placement.model.hardware import without_gpus
 from placement.options import PLAIN, Options
 from placement.placer import Placer
 from placement.policies import Measure, Policy
@@ -157,18 +158,19 @@ class Scheduler:
                 pass
 
     def _apply_nodes(self, events: Sequence[Event]) -> None:
-        members = {node.node_id: node for node in self.cluster.members}
-        changed = False
+        known = {node.node_id: node for node in self.cluster.members}
+        joined = {event.node.node_id: event.node for event in events if isinstance(event, NodeJoined)}
         for event in events:
             if isinstance(event, NodeJoined):
-                changed |= members.get(event.node.node_id) != event.node
-                members[event.node.node_id] = event.node
                 self.cluster.set_up(event.node.node_id, up=True)
             elif isinstance(event, NodeLost | NodeFenced):
                 self.cluster.set_up(event.node_id, up=False)
             elif isinstance(event, ProfileDefined):
                 self._define(event.profile)
-        if changed:
+        if any(known.get(node_id) != node for node_id, node in joined.items()):
+            # A GPU is where it was seen last.
+            seen = {gpu.uuid for node in joined.values() for gpu in node.gpus}
+            members = {node.node_id: without_gpus(node, seen) for node in self.cluster.announced} | joined
             self._fits_bare.clear()
             for search in (self._search, self._bare):
                 search.cluster.set_nodes(members.values())
@@ -314,7 +316,7 @@ class Scheduler:
 
     def snapshot(self) -> Snapshot:
         """All that :meth:`restore` needs; the records are the live ones, not copies."""
-        nodes = tuple((node, self.available(node.node_id)) for node in self.cluster.members)
+        nodes = tuple((node, self.available(node.node_id)) for node in self.cluster.announced)
         records = tuple(record for record in self._ledger if record.state not in ENDED)
         profiles = tuple(self._ledger.profiles.values())
         return Snapshot(nodes, profiles, records, self.events, self.decisions, self.price_levels)

@@ -68,8 +68,8 @@ class Stakes:
             if assignment.worker in record.exited_workers or not cluster.has_node(assignment.node_id):
                 continue
             entry = self._unused.pop() if self._unused else self._grow()
-            row = cluster.row_of(assignment.node_id)
-            shares = [share for share in assignment.shares if cluster.has_gpu(share.gpu_uuid)]
+            node_id, row = assignment.node_id, cluster.row_of(assignment.node_id)
+            shares = [share for share in assignment.shares if cluster.is_on(share.gpu_uuid, node_id)]
             milli = sum([share.compute_milli for share in shares])
             whole = [share.mode for share in shares].count(Mode.EXCLUSIVE)
             self.owner[entry], self.node[entry] = job.job_id, row

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import functools
-from dataclasses import dataclass
+from collections.abc import Iterable, Set
+from dataclasses import dataclass, replace
 
 from placement.model.errors import InvalidSpec, UnknownName
 
@@ -38,6 +39,23 @@ class Node:
     ram_bytes: int | None = None
     nvlink_domain: str | None = None
     rack: str | None = None
+
+
+def without_gpus(node: Node, uuids: Set[str]) -> Node:
+    """A node without those of its GPUs; the same one if it has none of them."""
+    if all(gpu.uuid not in uuids for gpu in node.gpus):
+        return node
+    return replace(node, gpus=tuple(gpu for gpu in node.gpus if gpu.uuid not in uuids))
+
+
+def each_gpu_once(nodes: Iterable[Node]) -> list[Node]:
+    """The nodes without the GPUs that one before them names, too."""
+    seen: set[str] = set()
+    once = []
+    for node in nodes:
+        once.append(without_gpus(node, seen))
+        seen.update(gpu.uuid for gpu in node.gpus)
+    return once
 
 
 KNOWN_GPU_MEMORY_BYTES = {
