@@ -217,12 +217,12 @@ def _terms(
     copies, profile, cluster, belief = about
     milli, price = need.compute_milli * copies, OPENING_MS[need.mode]
     if need.mode is Mode.EXCLUSIVE:
-        return milli, (need.memory_bytes or 0) * copies, 0, 0, 0, 0, 0, k.MANY, price, 0, 0, 0, 0
+        return milli, (need.memory_bytes or 0) * copies, 0, 0, 0, k.MANY, price, 0, 0, 0, 0
     geometry = cluster.geometries[kind]
     if need.mig_profile is not None and geometry is not None:
         cut = geometry.profiles[need.mig_profile]
         bundle = geometry.bundles.index((need.mig_profile, copies))
-        slices = cut.compute_slices * copies, geometry.compute_slices, cut.memory_slices, int(cut.media)
+        slices = cut.compute_slices * copies, geometry.compute_slices
         return milli, 0, bundle, *slices, k.MANY, price, 0, 0, 0, 0
     model = cluster.kinds[kind][0]
     # The others come with the first: where one is welcome, there must be room for all.
@@ -234,8 +234,6 @@ def _terms(
     return (
         milli,
         memory,
-        0,
-        0,
         0,
         0,
         0,
@@ -257,28 +255,27 @@ Geometries = tuple[MigGeometry | None, ...]
 
 @functools.lru_cache(maxsize=64)
 def slice_tables(geometries: Geometries) -> tuple[Any, Any]:
-    """MIG tables of some kinds as two int8 arrays [kinds, states, bundles]: best start and room.
+    """MIG tables of some kinds [kinds, states, bundles]: the state after a bundle (int16), and room (int8).
 
     The single slices come first, in the order of the profiles.
     """
     widest = max((len(g.bundles) for g in geometries if g is not None), default=0)
     if widest == 0:
-        empty = np.full((max(len(geometries), 1), 1, 1), -1, np.int8)
-        return empty, np.zeros_like(empty)
-    states = next(len(g.start) for g in geometries if g is not None)
-    start = np.full((len(geometries), states, widest), -1, np.int8)
-    room = np.zeros_like(start)
+        empty = np.full((max(len(geometries), 1), 1, 1), -1, np.int16)
+        return empty, np.zeros_like(empty, np.int8)
+    states = next(len(g.after) for g in geometries if g is not None)
+    after = np.full((len(geometries), states, widest), -1, np.int16)
+    room = np.zeros_like(after, np.int8)
     for kind, geometry in enumerate(geometries):
         if geometry is not None:
+            after[kind, :, : len(geometry.bundles)] = geometry.after
             for bundle, (profile, copies) in enumerate(geometry.bundles):
-                fits = geometry.room[:, profile] >= copies
-                start[kind, :, bundle] = np.where(fits, geometry.start[:, profile], -1)
                 room[kind, :, bundle] = geometry.room[:, profile] // copies
-    return start, room
+    return after, room
 
 
 @functools.lru_cache(maxsize=8)
 def plain_slice_tables(geometries: Geometries) -> tuple[Any, Any]:
     """The same as nested lists; hundreds of thousands of numbers."""
-    start, room = slice_tables(geometries)
-    return start.tolist(), room.tolist()
+    after, room = slice_tables(geometries)
+    return after.tolist(), room.tolist()

@@ -12,8 +12,8 @@ Row = Sequence[int]
 Table = Sequence[Row]
 Cube = Sequence[Table]
 Tables = tuple[Cube, Table, Cube, Cube, Row]
-"""Terms [rank, kind], refused neighbourhoods [rank, number], best MIG start and room [kind, state, profile],
-and the compiled mix."""
+"""Terms [rank, kind], refused neighbourhoods [rank, number], MIG state after a bundle and room for it [kind,
+state, bundle], and the compiled mix."""
 
 BAD = 1 << 62
 """Score of a node that cannot hold the request; lower scores are better."""
@@ -79,19 +79,17 @@ MODE_OF_RANK = (MPS, TIMESLICE, MIG, EXCLUSIVE)
     PROFILE,
     CUT,
     SLICES,
-    CELLS,
-    MEDIA,
     CLIENT_LIMIT,
     PRICE,
     PRESSES,
     PRESSES_2,
     SENSES,
     SENSES_2,
-) = range(13)
-"""Columns of a compiled request per mode and GPU kind: share (0: not served), bytes, MIG profile with its
-compute slices, of how many, its memory slices and media engine, most clients of the GPU, price of opening an
-empty GPU in that mode (thousandths of a second), and its own pull on neighbours."""
-TERM_COLUMNS = 13
+) = range(11)
+"""Columns of a compiled request per mode and GPU kind: share (0: not served), bytes, MIG bundle with its
+compute slices, of how many, most clients of the GPU, price of opening an empty GPU in that mode (thousandths
+of a second), and its own pull on neighbours."""
+TERM_COLUMNS = 11
 
 MOST_SHAPES = 62
 """Workers of more whole GPUs than this count as of this many."""

@@ -65,7 +65,7 @@ def _make_walk(scores_of: Scores, stamp: int) -> Callable[..., tuple[int, int]]:
     score, within = scores_of
 
     def walk(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - tuples of arrays cost the call more
-        rows, begin, done, most, gpus, nodes, ask, terms, refused, start, room, mix, found, scores, infos
+        rows, begin, done, most, gpus, nodes, ask, terms, refused, after, room, mix, found, scores, infos
     ):
         result = 0 if stamp >= 0 else 1
         entries = entries_of(ask)
@@ -82,7 +82,7 @@ def _make_walk(scores_of: Scores, stamp: int) -> Callable[..., tuple[int, int]]:
             value, workers, choice = k.BAD, 0, 0
             if not with_gpus or may_hold(node, entries):
                 value, workers, choice = node_offer(
-                    gpus[i], node, entries, (terms, refused, start, room, mix), (score, within)
+                    gpus[i], node, entries, (terms, refused, after, room, mix), (score, within)
                 )
             workers = min(workers, 1048576)
             if most == 0:
@@ -158,9 +158,9 @@ class Engine:
         if not self.compiled:
             return
         state = np.zeros((1, 1, k.GPU_COLUMNS), np.int64), np.zeros((1, k.NODE_COLUMNS), np.int64)
-        cube = np.zeros((1, 1, 1), np.int8)
+        after, room = np.zeros((1, 1, 1), np.int16), np.zeros((1, 1, 1), np.int8)
         terms = np.zeros((k.RANKS, 1, k.TERM_COLUMNS), np.int64)
-        tables = terms, np.zeros((k.RANKS, 0), np.int8), cube, cube, np.zeros(1 << 13, np.int64)
+        tables = terms, np.zeros((k.RANKS, 0), np.int8), after, room, np.zeros(1 << 13, np.int64)
         ask = np.zeros(k.ASK_ENTRIES, np.int64)
         out = np.zeros(1, np.int64), np.zeros(1, np.int32)
         self.rescore(np.zeros(1, np.int64), state, ask, tables, out)

@@ -206,10 +206,8 @@ def _gpu_codes(search: Search, demand: Demand, rank: int, gpus: Ints) -> Ints:
     if rank in (k.MPS_RANK, k.TIMESLICE_RANK):
         _share_codes(code, gpus, term, (search.number_of(demand.asker), bool(ask.entries[k.ISOLATING])))
     if rank == k.MIG_RANK:
-        start = search.mig_start
-        code[start[gpus[:, k.MODEL], gpus[:, k.MIG_STATE], term[:, k.PROFILE]] < 0] = _CODE[
-            Reason.MIG_GEOMETRY
-        ]
+        after = search.mig_after[gpus[:, k.MODEL], gpus[:, k.MIG_STATE], term[:, k.PROFILE]]
+        code[after < 0] = _CODE[Reason.MIG_GEOMETRY]
     busy = gpus[:, k.MODE] != k.EMPTY
     if rank == k.EXCLUSIVE_RANK:
         code[busy] = _CODE[Reason.GPU_BUSY]

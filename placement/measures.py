@@ -41,9 +41,8 @@ def usable_after(gpu: Row, rank: int, left: int, term: Row, tables: Tables) -> i
     mix = tables[4]
     kind = gpu[k.MODEL]
     if rank == k.MIG_RANK:
-        first = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # may be of 8 bits
-        state = gpu[k.MIG_STATE] | (((1 << term[k.CELLS]) - 1) << first) | (term[k.MEDIA] << 11)
-        return f.usable_slices(kind, state + (term[k.CUT] << 8), mix)
+        state = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # is of 16 bits
+        return f.usable_slices(kind, state, mix)
     if gpu[k.CLIENTS] + 1 >= term[k.CLIENT_LIMIT]:
         return 0
     return f.usable_share(rank, kind, left, gpu[k.FREE_MEMORY] - term[k.MEMORY], mix)

@@ -61,8 +61,8 @@ class Rows:
         self._plain_tables = *plain_slice_tables(self._geometries), plain_mix
 
     @property
-    def mig_start(self) -> Any:
-        """Best start slices, int8 [kinds, states, bundles], -1 where none."""
+    def mig_after(self) -> Any:
+        """Occupancies with a bundle of slices, int16 [kinds, states, bundles], -1 where it does not fit."""
         return self._tables[0]
 
     def look(self, ask: Ask) -> None:

@@ -133,9 +133,9 @@ class Search:
     # -- looking -------------------------------------------------------------------------------------------
 
     @property
-    def mig_start(self) -> Any:
-        """Best start slices, int8 [kinds, states, bundles], -1 where none."""
-        return self._rows.mig_start
+    def mig_after(self) -> Any:
+        """Occupancies with a bundle of slices, int16 [kinds, states, bundles], -1 where it does not fit."""
+        return self._rows.mig_after
 
     def number_of(self, asker: str | None) -> int:
         """The number of a tenant who asks, or of nobody's."""

@@ -68,7 +68,7 @@ def _ranks(ask: Ints) -> list[int]:
 
 def _fit(sight: Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
     """Which GPUs fit in this mode, promises aside, compute left, shares that fit, and terms of each GPU."""
-    terms, _refused, start, room, _mix = sight.tables
+    terms, _refused, after, room, _mix = sight.tables
     gpu = sight.gpu
     term = terms[rank][gpu[..., k.MODEL]]
     mode = gpu[..., k.MODE]
@@ -80,7 +80,7 @@ def _fit(sight: Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
         return fits, np.zeros_like(mode), np.ones_like(mode), term
     if rank == k.MIG_RANK:
         at = (gpu[..., k.MODEL], gpu[..., k.MIG_STATE], term[..., k.PROFILE])
-        fits &= start[at] >= 0
+        fits &= after[at] >= 0
         used = (gpu[..., k.MIG_STATE] >> 8) & 7
         slices = np.maximum(term[..., k.SLICES], 1)
         return fits, (slices - used - term[..., k.CUT]) * 1000 // slices, room[at].astype(np.int64), term

@@ -92,14 +92,19 @@ def sums_of(sight: Sight) -> Sums | None:
     return Sums(now, shut, opened, masks[1][:, None], masks[2][:, None])
 
 
+def _cut_after(sight: Sight, term: Ints) -> Ints:
+    """The occupancy of each GPU with the slices; any where they do not fit."""
+    gpu = sight.gpu
+    after = sight.tables[2][gpu[..., k.MODEL], gpu[..., k.MIG_STATE], term[..., k.PROFILE]]
+    state: Ints = np.maximum(after.astype(np.int64), 0)
+    return state
+
+
 def _usable_after(sight: Sight, rank: int, left: Ints, term: Ints) -> Ints:
-    start, mix, gpu = sight.tables[2], sight.tables[4], sight.gpu
+    mix, gpu = sight.tables[4], sight.gpu
     kind = gpu[..., k.MODEL]
     if rank == k.MIG_RANK:
-        first = np.maximum(start[kind, gpu[..., k.MIG_STATE], term[..., k.PROFILE]].astype(np.int64), 0)
-        state = gpu[..., k.MIG_STATE] | (((1 << term[..., k.CELLS]) - 1) << first)
-        state = (state | (term[..., k.MEDIA] << 11)) + (term[..., k.CUT] << 8)
-        found: Ints = mix[int(mix[f.MIG_AT]) + kind * 4096 + np.minimum(state, 4095)]
+        found: Ints = mix[int(mix[f.MIG_AT]) + kind * 4096 + _cut_after(sight, term)]
         return found
     plane = rank * int(mix[f.KINDS]) + kind
     mask = mix[int(mix[f.SHARE_AT]) + plane * 1001 + np.maximum(left, 0)]
@@ -170,11 +175,7 @@ def forgone(sight: Sight, rank: int, fitted: tuple[Ints, Ints]) -> Ints | int:
     kind, free = gpu[..., k.MODEL], gpu[..., k.FREE_MILLI]
     after: Ints | int = 0
     if rank == k.MIG_RANK:
-        start = sight.tables[2]
-        first = np.maximum(start[kind, gpu[..., k.MIG_STATE], term[..., k.PROFILE]].astype(np.int64), 0)
-        state = gpu[..., k.MIG_STATE] | (((1 << term[..., k.CELLS]) - 1) << first)
-        state = (state | (term[..., k.MEDIA] << 11)) + (term[..., k.CUT] << 8)
-        after = mix[int(mix[f.SLICES_AT]) + kind * 4096 + np.minimum(state, 4095)]
+        after = mix[int(mix[f.SLICES_AT]) + kind * 4096 + _cut_after(sight, term)]
     elif rank != k.EXCLUSIVE_RANK:
         share = _of_share(kind, left, gpu[..., k.FREE_MEMORY] - term[..., k.MEMORY], mix)
         after = np.where(gpu[..., k.CLIENTS] + 1 < term[..., k.CLIENT_LIMIT], share, 0)

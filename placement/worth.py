@@ -61,9 +61,8 @@ def worth_lost(gpu: Row, choice: tuple[int, int], term: Row, tables: Tables) -> 
         before = _of_share(kind, free, gpu[k.FREE_MEMORY], mix)
     after = 0
     if rank == k.MIG_RANK:
-        first = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # may be of 8 bits
-        state = gpu[k.MIG_STATE] | (((1 << term[k.CELLS]) - 1) << first) | (term[k.MEDIA] << 11)
-        after = mix[mix[f.SLICES_AT] + kind * 4096 + state + (term[k.CUT] << 8)]
+        state = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # is of 16 bits
+        after = mix[mix[f.SLICES_AT] + kind * 4096 + state]
     elif rank != k.EXCLUSIVE_RANK and gpu[k.CLIENTS] + 1 < term[k.CLIENT_LIMIT]:
         after = _of_share(kind, left, gpu[k.FREE_MEMORY] - term[k.MEMORY], mix)
     return GPU_WEIGHT * (before - after) + (free * free - left * left) // 4000

@@ -36,6 +36,8 @@ class MigGeometry:
         places: int16 [4096]: at how many places (profile and start) one more slice fits.
         free_milli: int32 [4096]: compute not in any slice, in thousandths of the GPU, rounded down.
         bundles: profile and number of equal slices that an empty GPU has room for, single slices first.
+        after: int16 [4096, bundles]: the occupancy once all slices of a bundle stand, one after the other and
+            each at its best start; -1 where they do not all fit.
     """
 
     def __init__(self, compute_slices: int, memory_slices: int, profiles: tuple[MigProfile, ...]) -> None:
@@ -58,6 +60,20 @@ class MigGeometry:
             for profile in range(len(profiles))
             if copies == 1 or self.room[0, profile] >= copies
         )
+        self.after = self._after_bundles()
+
+    def _after_bundles(self) -> npt.NDArray[np.int16]:
+        after = np.full((STATES, len(self.bundles)), -1, np.int16)
+        states: npt.NDArray[np.int64] = np.arange(STATES, dtype=np.int64)
+        for bundle, (profile, copies) in enumerate(self.bundles):
+            before = states
+            if copies > 1:
+                before = after[:, self.bundles.index((profile, copies - 1))].astype(np.int64)
+            cut, start = self.profiles[profile], self.start[before, profile].astype(np.int64)
+            taken = ((1 << cut.memory_slices) - 1) << np.maximum(start, 0)
+            then = (before | taken | cut.media << MEDIA_SHIFT) + (cut.compute_slices << COMPUTE_SHIFT)
+            after[:, bundle] = np.where((before >= 0) & (start >= 0), then, -1)
+        return after
 
     def starts_of(self, state: int, profile: int, copies: int) -> list[int]:
         """Where so many slices of a profile begin, each at its best start once those before it stand.
