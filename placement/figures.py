@@ -143,10 +143,10 @@ class Figures:
         mig, clients = state
         if mode == k.MIG:
             return fragments.usable_slices(kind, mig, self._tables)
-        if mode == k.MPS and clients >= self._clients[kind]:
-            return 0
-        plane = fragments.MPS_PLANE if mode == k.MPS else fragments.TIMESLICE_PLANE
-        return fragments.usable_share(plane, kind, max(free[0], 0), free[1], self._tables)
+        plane, more = fragments.TIMESLICE_PLANE, k.MANY
+        if mode == k.MPS:
+            plane, more = fragments.MPS_PLANE, self._clients[kind] - clients
+        return fragments.usable_share(plane, kind, (max(free[0], 0), free[1], more), self._tables)
 
 
 def _placeable(geometry: MigGeometry | None) -> Ints:

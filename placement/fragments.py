@@ -17,6 +17,8 @@ import numpy as np
 from placement.columns import Ints
 from placement.jit import register_jitable
 from placement.mix import (
+    CLIENTS_AT,
+    CLIENTS_N,
     CPU_AT,
     CPU_N,
     EMPTIES_AT,
@@ -63,6 +65,7 @@ def fragment_tables(mix: Mix, kinds: Kinds, geometries: Sequence[MigGeometry | N
                 for group, by_kind in zip(groups, needs, strict=True)
             ]
         ),
+        CLIENTS_AT: tables.steps([group[0].request.shares_per_gpu for group in groups]),
         EMPTIES_AT: tables.by_empties(),
         SHARE_AT: np.stack([tables.by_share(Mode.MPS), tables.by_share(Mode.TIMESLICE)]),
         MIG_AT: tables.by_state(),
@@ -218,10 +221,12 @@ def by_empties(empties: int, tables: Sequence[int]) -> int:
 
 
 @register_jitable
-def usable_share(plane: int, kind: int, milli: int, memory_bytes: int, tables: Sequence[int]) -> int:
-    """The requests that could share a GPU with so much left."""
+def usable_share(plane: int, kind: int, left: tuple[int, int, int], tables: Sequence[int]) -> int:
+    """The requests that could share a GPU with so much left: thousandths, bytes and clients."""
+    milli, memory_bytes, clients = left
     mask = tables[tables[SHARE_AT] + (plane * tables[KINDS] + kind) * 1001 + milli]
-    return mask & at_step(memory_bytes, tables[MEMORY_N], tables[MEMORY_AT], tables)
+    mask &= at_step(memory_bytes, tables[MEMORY_N], tables[MEMORY_AT], tables)
+    return mask & at_step(clients, tables[CLIENTS_N], tables[CLIENTS_AT], tables)
 
 
 @register_jitable

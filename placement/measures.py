@@ -43,9 +43,8 @@ def usable_after(gpu: Row, rank: int, left: int, term: Row, tables: Tables) -> i
     if rank == k.MIG_RANK:
         state = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # is of 16 bits
         return f.usable_slices(kind, state, mix)
-    if gpu[k.CLIENTS] + 1 >= term[k.CLIENT_LIMIT]:
-        return 0
-    return f.usable_share(rank, kind, left, gpu[k.FREE_MEMORY] - term[k.MEMORY], mix)
+    clients = term[k.CLIENT_LIMIT] - gpu[k.CLIENTS] - 1
+    return f.usable_share(rank, kind, (left, gpu[k.FREE_MEMORY] - term[k.MEMORY], clients), mix)
 
 
 @register_jitable

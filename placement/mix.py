@@ -23,6 +23,8 @@ Kinds = Sequence[tuple[str, int | None]]
     RAM_AT,
     MEMORY_N,
     MEMORY_AT,
+    CLIENTS_N,
+    CLIENTS_AT,
     EMPTIES_AT,
     SHARE_AT,
     MIG_AT,
@@ -37,11 +39,11 @@ Kinds = Sequence[tuple[str, int | None]]
     BIG_AT,
     BIG_PRICES_AT,
     KIND_PRICES_AT,
-) = range(20)
+) = range(22)
 """Header of the compiled tables: how many entries there are, and where each table begins."""
-HEADER = 20
+HEADER = 22
 
-COUNTED = {CPU_AT: CPU_N, RAM_AT: RAM_N, MEMORY_AT: MEMORY_N, BIG_AT: BIG_N}
+COUNTED = {CPU_AT: CPU_N, RAM_AT: RAM_N, MEMORY_AT: MEMORY_N, CLIENTS_AT: CLIENTS_N, BIG_AT: BIG_N}
 """Tables whose number of entries is in the header, too."""
 
 

@@ -23,7 +23,6 @@ def compile_mix(mix: Mix, kinds: Kinds, geometries: Sequence[MigGeometry | None]
         header[place] = at
         at += table.size
     for place, count in m.COUNTED.items():
-        stepped = place in (m.CPU_AT, m.RAM_AT, m.MEMORY_AT)
-        header[count] = tables[place].shape[1] if stepped else len(tables[place])
+        header[count] = len(tables[place]) if place == m.BIG_AT else tables[place].shape[1]
     header[m.KINDS] = len(kinds)
     return np.concatenate([header, *(table.ravel() for table in tables.values())])

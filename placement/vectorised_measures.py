@@ -107,10 +107,12 @@ def _usable_after(sight: Sight, rank: int, left: Ints, term: Ints) -> Ints:
         found: Ints = mix[int(mix[f.MIG_AT]) + kind * 4096 + _cut_after(sight, term)]
         return found
     plane = rank * int(mix[f.KINDS]) + kind
-    mask = mix[int(mix[f.SHARE_AT]) + plane * 1001 + np.maximum(left, 0)]
+    mask: Ints = mix[int(mix[f.SHARE_AT]) + plane * 1001 + np.maximum(left, 0)]
     memory = gpu[..., k.FREE_MEMORY] - term[..., k.MEMORY]
     mask = mask & _at_step(memory, int(mix[f.MEMORY_N]), int(mix[f.MEMORY_AT]), mix)
-    return np.where(gpu[..., k.CLIENTS] + 1 >= term[..., k.CLIENT_LIMIT], 0, mask)
+    clients = term[..., k.CLIENT_LIMIT] - gpu[..., k.CLIENTS] - 1
+    mask &= _at_step(clients, int(mix[f.CLIENTS_N]), int(mix[f.CLIENTS_AT]), mix)
+    return mask
 
 
 def stranding(sight: Sight, rank: int, fitted: tuple[Ints, Ints], sums: Sums | None) -> Ints | int:

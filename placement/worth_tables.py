@@ -30,7 +30,7 @@ def worth_tables(mix: Mix, kinds: Kinds, geometries: Sequence[MigGeometry | None
     return {
         m.WORTH_AT: np.tile(shares, (len(kinds), 1)),
         m.SLICES_AT: np.array(
-            [_slices_worth(g, _profiles(needs, kind)) for kind, g in enumerate(geometries)], np.int64
+            [_slices_worth(g, _bundles(mix, needs, kind)) for kind, g in enumerate(geometries)], np.int64
         ).reshape(-1),
         m.TOTALS_AT: np.array([memory or 0 for _model, memory in kinds], np.int64),
         m.RATIOS_AT: _ratios(mix),
@@ -85,42 +85,40 @@ def _big_row(usual: UsualRequest, by_kind: list[dict[Mode, Need]]) -> tuple[int,
     return request.cpu_milli, request.ram_bytes >> 20, request.gpus, mask
 
 
-def _profiles(needs: Iterable[list[dict[Mode, Need]]], kind: int) -> frozenset[int]:
-    """MIG profiles that usual requests would take on a kind of GPU."""
-    found = (by_kind[kind].get(Mode.MIG) for by_kind in needs)
-    return frozenset(need.mig_profile for need in found if need is not None and need.mig_profile is not None)
+Bundle = tuple[int, int]
+"""A MIG profile, and how many such slices of one GPU are taken at once."""
 
 
-def _slices_worth(geometry: MigGeometry | None, usual: frozenset[int]) -> Ints:
+def _bundles(mix: Mix, needs: Iterable[list[dict[Mode, Need]]], kind: int) -> frozenset[Bundle]:
+    """The slices that usual requests would take of a GPU of a kind."""
+    found = ((u.request, by_kind[kind].get(Mode.MIG)) for u, by_kind in zip(mix, needs, strict=True))
+    return frozenset(
+        (need.mig_profile, request.shares_per_gpu)
+        for request, need in found
+        if need is not None and need.mig_profile is not None
+    )
+
+
+def _slices_worth(geometry: MigGeometry | None, usual: frozenset[Bundle]) -> Ints:
     """What the free part of a GPU cut into slices is worth, by occupancy, thousandths of a GPU."""
     if geometry is None:
         return _NO_STATES
-    plain = frozenset(i for i, profile in enumerate(geometry.profiles) if not profile.media)
+    plain = frozenset((i, 1) for i, profile in enumerate(geometry.profiles) if not profile.media)
     return _best_fill(geometry, usual or plain)
 
 
 @functools.lru_cache(maxsize=64)
-def _best_fill(geometry: MigGeometry, profiles: frozenset[int]) -> Ints:
-    """The best fill of what is free with these profiles, each worth the scarcer of its two parts."""
-    worth = [
-        WHOLE_GPU_MILLI
-        * max(
-            geometry.profiles[p].compute_slices * geometry.memory_slices,
-            geometry.profiles[p].memory_slices * geometry.compute_slices,
-        )
-        // (geometry.compute_slices * geometry.memory_slices)
-        for p in sorted(profiles)
-    ]
+def _best_fill(geometry: MigGeometry, usual: frozenset[Bundle]) -> Ints:
+    """The best fill of what is free with these slices, each worth the scarcer of its two parts."""
     filled: dict[int, int] = {}
 
     def best(state: int) -> int:
         if state not in filled:
             filled[state] = max(
                 (
-                    price + best(after)
-                    for p, price in zip(sorted(profiles), worth, strict=True)
-                    for start in geometry.profiles[p].starts
-                    if (after := geometry.add(state, p, start)) is not None
+                    copies * _slice_worth(geometry, profile) + best(after)
+                    for profile, copies in usual
+                    for after in _with_slices(geometry, state, profile, copies)
                 ),
                 default=0,
             )
@@ -128,3 +126,19 @@ def _best_fill(geometry: MigGeometry, profiles: frozenset[int]) -> Ints:
 
     table = np.array([best(state) for state in range(1 << 12)], np.int64)
     return table * WHOLE_GPU_MILLI // max(int(table[0]), 1)
+
+
+def _slice_worth(geometry: MigGeometry, profile: int) -> int:
+    cut, total = geometry.profiles[profile], geometry.compute_slices * geometry.memory_slices
+    parts = cut.compute_slices * geometry.memory_slices, cut.memory_slices * geometry.compute_slices
+    return WHOLE_GPU_MILLI * max(parts) // total
+
+
+def _with_slices(geometry: MigGeometry, state: int, profile: int, copies: int) -> set[int]:
+    """Every occupancy with so many more slices of a profile."""
+    reached = {state}
+    for _ in range(copies):
+        starts = geometry.profiles[profile].starts
+        added = (geometry.add(before, profile, start) for before in reached for start in starts)
+        reached = {after for after in added if after is not None}
+    return reached
