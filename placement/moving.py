@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+import numpy as np
+
+from placement import columns as k
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord
 from placement.preemption import Wish
@@ -20,6 +25,7 @@ FIRST_IN_LINE = 2
 class Moving:
     """Asks for plans when a job is new, and for the first in line when something was freed or nodes changed.
 
+    Where slices go by speed, residents get larger ones when something was freed near them and nobody took it.
     Nothing else is an occasion: not what the step itself brings about, nor how often a job was looked at
     before.  What is decided so depends on the events of the step and on what is kept, and on nothing that a
     restart forgets.  Policies that move nobody have none of these.
@@ -29,6 +35,8 @@ class Moving:
         self._recutting = Recutting(search, ledger) if search.placement.recuts else None
         self._repartition = Repartition(search, ledger)
         self._ledger = ledger
+        self._search = search
+        self._loosened: list[int] = []
         self._newcomers: set[str] = set()
         self._first: set[str] = set()
         self._stirred = False
@@ -42,9 +50,10 @@ class Moving:
         """Nodes came, went or changed."""
         self._stirred = True
 
-    def begin(self, line: WaitingLine, *, freed: bool) -> None:
-        """Decisions begin; ``freed`` says whether the events of this step have freed anything."""
+    def begin(self, line: WaitingLine, freed: Collection[int]) -> None:
+        """Decisions begin; ``freed`` are rows of nodes where the events of this step have freed anything."""
         self._plans_left = PLANS_A_STEP
+        self._loosened = sorted(freed)
         if freed or self._stirred:
             self._first = set(line.first_heads(FIRST_IN_LINE))
 
@@ -65,6 +74,20 @@ class Moving:
             return None
         self._plans_left -= 1
         return self._repartition.plan(wish, self._ledger.holder_of(job))
+
+    def growths(self, now_s: float) -> list[Plan]:
+        """Larger slices for residents of nodes where something was freed that nobody who waits has taken.
+
+        Once a step, when all who wait have been looked at; few GPUs, in the order of nodes and slots.
+        """
+        rows, self._loosened = self._loosened, []
+        if self._recutting is None or not rows:
+            return []
+        gpus = self._search.cluster.gpus[rows]
+        loose = np.argwhere((gpus[:, :, k.MODE] == k.MIG) & (gpus[:, :, k.FREE_MILLI] > 0))
+        places = [(rows[i], slot) for i, slot in loose[:PLANS_A_STEP].tolist()]
+        plans = (self._recutting.growth(row, slot, now_s) for row, slot in places)
+        return [plan for plan in plans if plan is not None]
 
     def recut(self, wish: Wish) -> Plan | None:
         """A slice for a job where slices go by speed, perhaps with others moved; None if not now."""

@@ -105,7 +105,7 @@ class Placer:
         """
         self._round += 1
         if self._moving is not None:
-            self._moving.begin(self.line, freed=bool(self._freed))
+            self._moving.begin(self.line, self._freed)
         while True:
             if self._tenants_apart != bool(self.cluster.isolated_gpus):
                 # From now on it matters, or no longer does, who asks: the groups are others.
@@ -115,6 +115,11 @@ class Placer:
                 self._reopen_groups(now_s)
             first = self.line.first()
             if first is None:
+                plans = [] if self._moving is None else self._moving.growths(now_s)
+                for plan in plans:
+                    self._move_all(plan, now_s)
+                if plans:  # what the moves have freed may help somebody who waits
+                    continue
                 break
             key, record, group = first
             if group.hope == self._round and not self._hope_for(group.demand):
@@ -143,12 +148,12 @@ class Placer:
             return self._placed_by_plan(wish)
         outcome = Outcome.FIT
         if moving is not None and (recut := moving.recut(wish)) is not None:
-            assignments: tuple[Assignment, ...] | None = self._move_all(wish, recut)
+            assignments: tuple[Assignment, ...] | None = self._move_all(recut, wish.now_s, record)
             outcome = Outcome.REPARTITION if recut.moves else Outcome.FIT
         else:
             assignments = self._place(record, wish.demand)
         if assignments is None and moving is not None and (moves := moving.plan(wish)) is not None:
-            assignments, outcome = self._move_all(wish, moves), Outcome.REPARTITION
+            assignments, outcome = self._move_all(moves, wish.now_s, record), Outcome.REPARTITION
         if assignments is None and self._preemption is not None:
             outcome = Outcome.PREEMPT
             victims = self._preemption.plan(wish, self._ledger.holder_of(record.job))
@@ -176,17 +181,20 @@ class Placer:
         self._take(record, self.planned.settle(record.job, place.parts), wish.now_s)
         return True
 
-    def _move_all(self, wish: Wish, plan: Plan) -> tuple[Assignment, ...]:
-        """Have residents leave for where they go on, which is kept for them, and account for the newcomer."""
+    def _move_all(
+        self, plan: Plan, now_s: float, newcomer: JobRecord | None = None
+    ) -> tuple[Assignment, ...]:
+        """Have residents leave for where they go on, which is kept for them, and account for a newcomer."""
         leaving = [(self._ledger.find(move.job_id), move.place) for move in plan.moves]
         movers = [(record, place) for record, place in leaving if record is not None]
         for record, _place in movers:
-            self._vacate(record, wish.now_s)
-        self._allocate(wish.record, plan.place)
+            self._vacate(record, now_s)
+        if newcomer is not None:
+            self._allocate(newcomer, plan.place)
         for record, place in movers:
             self._allocate(record, place)
             record.next_place, record.outlook = place, None
-            self._attempts.stop(record, StopCause.MOVED, wish.now_s)
+            self._attempts.stop(record, StopCause.MOVED, now_s)
         return plan.place
 
     def _allocate(self, record: JobRecord, place: tuple[Assignment, ...]) -> None:

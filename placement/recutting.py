@@ -29,10 +29,22 @@ from placement.partition import (
 )
 from placement.planning.miso import MigPlan, best_partition
 from placement.preemption import Wish
-from placement.repartition import CANDIDATES, WINDOW_NODES, Plan, Relocation, horizon_s, movable
+from placement.repartition import (
+    CANDIDATES,
+    WINDOW_NODES,
+    Plan,
+    Relocation,
+    growth_s,
+    horizon_s,
+    movable,
+)
 from placement.search import Search
 
 Speeds = Mapping[str, float]
+Resident = tuple[JobRecord, Instance, Speeds]
+"""Who may get another slice, which it has now, and its speed on each."""
+Moved = tuple[Resident, Instance]
+_Terms = tuple[float, float, Price]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +54,12 @@ class _Board:
     node_id: str
     uuid: str
     geometry: MigGeometry
-    free: list[tuple[JobRecord, Instance, Speeds]]
+    free: list[Resident]
     staying: list[Instance]
+
+    def moved(self, seats: Sequence[Instance]) -> list[Moved]:
+        """Those of the free who do not stay where they are, and their new slices; seats in the same order."""
+        return [(one, seat) for one, seat in zip(self.free, seats, strict=True) if one[1] != seat]
 
 
 class Recutting:
@@ -62,7 +78,7 @@ class Recutting:
             return None
         best: Plan | None = None
         for row, slot in self._candidates(wish):
-            board = self._board(wish, row, slot)
+            board = self._board(row, slot, None if wish.record.job.immediate else wish.now_s)
             speeds = self._speeds(wish.record, board.uuid, board.geometry)
             for plan in self._plans_on(wish, board, speeds) if speeds else ():
                 if plan.net > 0 and (best is None or plan.net > best.net):
@@ -91,7 +107,26 @@ class Recutting:
         width = gpus.shape[1]
         return [(int(rows[place // width]), int(place % width)) for place in places[order].tolist()]
 
-    def _board(self, wish: Wish, row: int, slot: int) -> _Board:
+    def growth(self, row: int, slot: int, now_s: float) -> Plan | None:
+        """Larger slices for those who are on a GPU, all in all; None if there are none or they are dear."""
+        if self._cluster.gpus.item(row, slot, k.MODE) != k.MIG:
+            return None
+        board = self._board(row, slot, now_s)
+        standing = [present for _record, present, _speeds in board.free]
+        usual_s = growth_s([], now_s)
+        jobs = [self._with_inertia(usual_s, present, known) for _record, present, known in board.free]
+        found = best_partition(board.geometry, jobs, staying=board.staying, present=standing)
+        moved = [] if found is None else board.moved(found.instances)
+        if not moved:
+            return None
+        lasting_s = growth_s([record for (record, _now, _known), _seat in moved], now_s)
+        gone, seats = [now for (_r, now, _k), _seat in moved], [seat for _resident, seat in moved]
+        price = repartition(Change(tuple(gone), tuple(seats), moved=len(moved)), self._costs)
+        plan = self._planned(board, moved, (), (0.0, lasting_s, price))
+        return plan if plan.net > 0 else None
+
+    def _board(self, row: int, slot: int, now_s: float | None) -> _Board:
+        """A GPU as it is; at no time nobody is moved."""
         node = self._cluster.members[row]
         uuid = node.gpus[slot].uuid
         geometry = self._cluster.geometries[self._cluster.gpus.item(row, slot, k.MODEL)]
@@ -100,7 +135,7 @@ class Recutting:
         board = _Board(node.node_id, uuid, geometry, [], [])
         for tenancy in self._cluster.residents(uuid):
             present = _instance(tenancy)
-            record = None if wish.record.job.immediate else movable(self._ledger, tenancy.job_id, wish.now_s)
+            record = None if now_s is None else movable(self._ledger, tenancy.job_id, now_s)
             speeds = {} if record is None else self._speeds(record, uuid, geometry)
             single = record is not None and record.job.request.gpus == 1
             if record is None or not single or present.profile not in speeds:
@@ -125,38 +160,40 @@ class Recutting:
             seat = _roomiest(board, still.instances[0].profile)
             yield self._priced(wish, board, MigPlan((seat, *standing), still.score), speeds)
         if board.free:
-            jobs = [speeds, *(self._with_inertia(wish, now, known) for _record, now, known in board.free)]
+            lasting_s = horizon_s(wish, [])
+            jobs = [speeds, *(self._with_inertia(lasting_s, now, known) for _r, now, known in board.free)]
             found = best_partition(board.geometry, jobs, staying=board.staying, present=[None, *standing])
             if found is not None:
                 yield self._priced(wish, board, found, speeds)
 
-    def _with_inertia(self, wish: Wish, present: Instance, speeds: Speeds) -> Speeds:
+    def _with_inertia(self, lasting_s: float, present: Instance, speeds: Speeds) -> Speeds:
         """The speeds, that of the present slice raised by what a move would cost, spread over its gain."""
         costs = self._costs
         delay_s = costs.drain_s + costs.destroy_s + costs.create_s
-        lasting_s = max(horizon_s(wish, []) - delay_s, 1.0)
-        stays = speeds[present.profile] * (1 + (delay_s + costs.restore_s) / lasting_s)
+        raised = (delay_s + costs.restore_s) / max(lasting_s - delay_s, 1.0)
+        stays = speeds[present.profile] * (1 + raised)
         return {**speeds, present.profile: stays}
 
     def _priced(self, wish: Wish, board: _Board, layout: MigPlan, speeds: Speeds) -> Plan:
-        seats = layout.instances[1:]
-        moved = [
-            (resident, seat) for resident, seat in zip(board.free, seats, strict=True) if resident[1] != seat
-        ]
-        gain = speeds[layout.instances[0].profile]
-        gain += sum(known[seat.profile] - known[now.profile] for (_r, now, known), seat in moved)
-        prospect = Prospect(
-            gain_gpus=gain,
-            horizon_s=horizon_s(wish, [record for (record, _now, _known), _seat in moved]),
-            held_gpus=sum(known[now.profile] for (_record, now, known), _seat in moved),
-        )
+        moved = board.moved(layout.instances[1:])
+        lasting_s = horizon_s(wish, [record for (record, _now, _known), _seat in moved])
         price = self._price(board, [now for (_r, now, _k), _seat in moved], layout.instances)
-        return Plan(
-            (self._assignment(board, layout.instances[0]),),
-            tuple(Relocation(r.job.job_id, (self._assignment(board, seat),)) for (r, _n, _k), seat in moved),
-            price,
-            net_gain(price, prospect, self._costs),
+        place = (self._assignment(board, layout.instances[0]),)
+        return self._planned(board, moved, place, (speeds[layout.instances[0].profile], lasting_s, price))
+
+    def _planned(
+        self, board: _Board, moved: Sequence[Moved], place: tuple[Assignment, ...], terms: _Terms
+    ) -> Plan:
+        """The plan; ``terms`` are the newcomer's speed, for how long the gain lasts (s), and the price."""
+        speed, lasting_s, price = terms
+        gain = speed + sum(known[seat.profile] - known[now.profile] for (_r, now, known), seat in moved)
+        held = sum(known[now.profile] for (_record, now, known), _seat in moved)
+        prospect = Prospect(gain_gpus=gain, horizon_s=lasting_s, held_gpus=held)
+        moves = (
+            Relocation(record.job.job_id, (self._assignment(board, seat),))
+            for (record, _now, _known), seat in moved
         )
+        return Plan(place, tuple(moves), price, net_gain(price, prospect, self._costs))
 
     def _price(self, board: _Board, gone: Sequence[Instance], seats: Sequence[Instance]) -> Price:
         if not board.free and not board.staying:

@@ -331,10 +331,16 @@ def horizon_s(wish: Wish, moved: Sequence[JobRecord]) -> float:
     if own_s is not None:
         limits.append(own_s)
     left = [_left_s(record, wish.now_s) for record in moved]
-    known = [left_s for left_s in left if left_s is not None]
+    known = [seconds for seconds in left if seconds is not None]
     if known and len(known) == len(left):
         limits.append(max(known))
     return min(limits)
+
+
+def growth_s(moved: Sequence[JobRecord], now_s: float) -> float:
+    """How long larger slices help those moved for them: until the first is done, as far as is known."""
+    left = [_left_s(record, now_s) for record in moved]
+    return min([HORIZON_S, *(seconds for seconds in left if seconds is not None)])
 
 
 def _instance(share: Share) -> Instance:

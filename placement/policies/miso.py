@@ -29,8 +29,8 @@ class Miso(Placement):
     Residents are moved to other slices for it if that gains more than it costs; jobs that accept no slices,
     or several GPUs, get whole GPUs.  A profile says how fast a job is on a slice by its ``steps_per_s`` for
     ``MODEL/SLICE`` beside that for ``MODEL``; where it does not, :data:`USUAL_SPEEDS` stand.
-    Unlike MISO, speeds are not tried out under MPS first, and nobody is given a larger slice because another
-    job has ended.
+    When something is freed that nobody who waits takes, residents get larger slices, if that is worth the
+    move.  Unlike MISO, speeds are not tried out under MPS first.
     """
 
     name = "miso"

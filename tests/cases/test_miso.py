@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import random
 
@@ -11,8 +12,10 @@ from placement import repartition
 from placement.interference import NoInterference
 from placement.lifecycle import JobState
 from placement.model import Profile, ProfileDefined, Request
+from placement.options import Options
 from placement.partition import geometry_of, legal_sets
 from placement.policies.miso import usual_speed
+from placement.scheduler import Scheduler
 from placement.trace import TraceRow
 from simulator.cluster_spec import load_cluster
 from simulator.engine import SimulationOptions, simulate
@@ -116,9 +119,23 @@ def test_with_oracle_speeds_and_no_hurry_the_partition_is_the_exhaustive_optimum
         settle(desk)
     held = [slices(desk, f"j{i}").split("@")[0] for i in range(len(speeds))]
     reached = sum(known.get(name, 0.0) for known, name in zip(speeds, held, strict=True))
-    best = max(
+    assert reached == pytest.approx(best_sum(geometry, speeds))
+    holding = [i for i, name in enumerate(held) if name != "-"]
+    if len(holding) == len(speeds):  # nobody waits for what one gives back
+        gone = draw.choice(holding)
+        desk.tell(exited(f"j{gone}", attempt=desk.scheduler.record(f"j{gone}").attempt))
+        settle(desk)
+        others = [i for i in holding if i != gone]
+        reached = sum(speeds[i][slices(desk, f"j{i}").split("@")[0]] for i in others)
+        assert reached == pytest.approx(best_sum(geometry, [speeds[i] for i in others], everybody=True))
+
+
+def best_sum(geometry, speeds: list[dict[str, float]], *, everybody: bool = False) -> float:
+    """The greatest sum of speeds of any legal partition, by trying all."""
+    names = speeds[0].keys()
+    return max(
         sum(known[name] for known, name in zip(some, order, strict=True))
-        for count in range(1, len(speeds) + 1)
+        for count in range(len(speeds) if everybody else 1, len(speeds) + 1)
         for some in itertools.combinations(speeds, count)
         for order in {
             order
@@ -127,7 +144,92 @@ def test_with_oracle_speeds_and_no_hurry_the_partition_is_the_exhaustive_optimum
             for order in itertools.permutations(instance.profile for instance in found)
         }
     )
-    assert reached == pytest.approx(best)
+
+
+# jobs that share one GPU in the order of arrival, who ends, and what the others hold then
+ENDS = {
+    "the one left has the whole GPU": ([ANY, ANY], ["j0"], "7g.80gb@0"),
+    "two left as 4 and 3": ([ANY, ANY, ANY], ["j1"], "3g.40gb@4 4g.40gb@0"),
+    "one after the other": ([ANY, ANY, ANY], ["j1", "j2"], "7g.80gb@0"),
+    "a named slice stays what it is": ([mig("1g.10gb"), ANY], ["j1"], "1g.10gb@6"),
+    "a job with a promise stays where it is": (
+        [Request(max_slowdown=1.5, memory_bytes=30 * GIB), ANY],
+        ["j1"],
+        "3g.40gb@4",
+    ),
+}
+
+
+def ended(desk: Desk, job_id: str) -> list[str]:
+    """What is ordered when a job ends."""
+    return desk.tell(exited(job_id, attempt=desk.scheduler.record(job_id).attempt))
+
+
+def sharing(requests: list[Request], nodes=ONE, **fields) -> Desk:
+    desk = Desk("backfill+miso", nodes)
+    for i, request in enumerate(requests):
+        desk.submit(f"j{i}", request, **fields)
+        settle(desk)
+    return desk
+
+
+@pytest.mark.parametrize(("requests", "gone", "held"), ENDS.values(), ids=ENDS)
+def test_who_gets_a_larger_slice_when_a_neighbour_ends(requests, gone, held):
+    desk = sharing(requests)
+    for job_id in gone:
+        ended(desk, job_id)
+        settle(desk)
+    assert slices(desk, *(f"j{i}" for i in range(len(requests)) if f"j{i}" not in gone)) == held
+    assert desk.tell() == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "orders"),
+    [
+        ({}, ["stop j1.0 moved"]),
+        ({"duration_s": 1000.0}, ["stop j1.0 moved"]),
+        ({"duration_s": 60.0}, []),  # the gain of 0.37 would be over before it has made good for the move
+        ({"preemptible": False}, []),
+    ],
+)
+def test_a_larger_slice_must_be_worth_the_move(fields, orders):
+    desk = sharing([mig("4g.40gb"), ANY], **fields)
+    assert slices(desk, "j1") == "3g.40gb@4"
+    assert ended(desk, "j0") == orders
+
+
+def test_nobody_moves_before_it_has_settled(monkeypatch):
+    desk = sharing([ANY, ANY])
+    monkeypatch.setattr(repartition, "SETTLED_S", 60.0)
+    assert ended(desk, "j0") == []
+
+
+def test_who_waits_comes_before_who_has_a_slice():
+    large = Request(memory_bytes=30 * GIB)
+    desk = sharing([large, large])
+    desk.submit("w", large)
+    assert desk.waiting() == ["w"]
+    assert ended(desk, "j0") == ["start w.0 a-0"]
+
+
+def test_only_where_something_was_freed():
+    pair = node("a", f"1x{A100}"), node("b", f"1x{A100}")
+    desk = sharing([ANY] * 4, pair)
+    where = {job_id: desk.holds(job_id)[0] for job_id in ("j0", "j1", "j2", "j3")}
+    gone = next(job_id for job_id in where if list(where.values()).count(where[job_id]) == 2)
+    (left,) = (job_id for job_id in where if job_id != gone and where[job_id] == where[gone])
+    assert ended(desk, gone) == [f"stop {left}.0 moved"]
+
+
+def test_a_restored_scheduler_gives_the_same_larger_slices():
+    desk = sharing([ANY, ANY, ANY])
+    old = desk.scheduler
+    restored = Scheduler.restore(
+        old.policy, old.belief, copy.deepcopy(old.snapshot()), Options(compiled=False)
+    )
+    orders = ended(desk, "j1")
+    desk.scheduler = restored
+    assert ended(desk, "j1") == orders != []
 
 
 @pytest.mark.parametrize(
