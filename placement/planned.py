@@ -28,7 +28,7 @@ class Planned:
 
     def refusal(self, job: Job) -> str:
         """Why a job can never have a place, empty if it can."""
-        return "" if self._planner is None else self._planner.refusal(job)
+        return "" if self._planner is None else self._planner.refusal(job, self._cluster.members)
 
     def lay_out(self) -> None:
         """Nodes came, went or changed."""

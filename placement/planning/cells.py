@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import enum
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
@@ -14,14 +12,6 @@ from placement.planning.cell_layout import BuddyCells, CellLayout, CellPool
 from placement.planning.private_cluster import PrivateCluster, Spot
 
 _NEVER = 1 << 30
-
-
-class CellRefusal(enum.Enum):
-    """Why a tenant's private cluster could not hold a request even if it were empty."""
-
-    NO_CELLS = "the tenant owns no cells of these GPUs"
-    TOO_LARGE = "no cell of the tenant has so many GPUs in one node"
-    TOO_MANY = "the tenant's cells cannot hold so many workers at once"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,26 +85,6 @@ class Cells:
     def holds(self) -> tuple[CellHold, ...]:
         """Everything that is held; ``Cells(pool, quotas, cells.holds())`` decides like this one."""
         return tuple(self._holds.values())
-
-    def admit(self, tenant: str, gpus: int, workers: int = 1) -> CellRefusal | None:
-        """Why the tenant's private cluster could never hold this, None if it could."""
-        quota = {size: count for size, count in self._quotas.get(tenant, {}).items() if count > 0}
-        if not quota:
-            return CellRefusal.NO_CELLS
-        span = self._layout.span
-        most = sum(
-            count * (size // min(size, span)) * (min(size, span) // gpus) for size, count in quota.items()
-        )
-        if most == 0:
-            return CellRefusal.TOO_LARGE
-        return CellRefusal.TOO_MANY if most < workers else None
-
-    def unbacked(self) -> dict[int, int]:
-        """How many cells of each size are owed but have no place now (a lost node, raised quotas)."""
-        owed: Counter[int] = Counter()
-        for private in self._private.values():
-            owed.update(+private.unbound)
-        return self._buddy.short_of(owed)
 
     def find(self, ask: CellAsk) -> CellGrant | None:
         """Room for all workers of a request, None if there is none now; nothing changes."""

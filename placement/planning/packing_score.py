@@ -106,11 +106,6 @@ def packing_score(counters: Counters, limits: Sequence[ScoreLimits] = SCORE_LIMI
     return len(limits)
 
 
-def score_of_speed(mean_speed: float) -> int:
-    """The score of a job whose speed and its partners', relative to alone, were measured in company."""
-    return next((score for score, least in enumerate(SPEED_BANDS) if mean_speed >= least), len(SPEED_BANDS))
-
-
 def why_not_pair(
     newcomer: PackingJob,
     running: Sequence[PackingJob],

@@ -6,9 +6,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from placement.model import Assignment, Job, Mode, Node, Profile, StateError, model_matches
+from placement.model import Assignment, InvalidSpec, Job, Mode, Node, Profile, StateError, model_matches
 from placement.partition import needs_of
-from placement.planning.cell_layout import CellPool
+from placement.planning.cell_layout import CellPool, check_quotas
 from placement.planning.cells import CellAsk, CellGrant, CellHold, CellPart, Cells
 from placement.policies.planner import PlannedPart, PlannedPlace
 
@@ -45,18 +45,39 @@ class HivedPlanner:
         self._slots: dict[tuple[str, str], list[int]] = {}  # by model and node
         self._memory: dict[str, int | None] = {}
         self._held: dict[str, _Held] = {}
+        self._judged: Sequence[Node] = ()
+        self._shortages: dict[str, str] = {}
 
-    def refusal(self, job: Job) -> str:
-        """A job that may not be put back in the queue needs cells that can hold it."""
+    def refusal(self, job: Job, nodes: Sequence[Node]) -> str:
+        """A job that may not be put back in the queue needs cells that hold it, and nodes for all cells."""
         if job.preemptible or not job.request.gpus:
             return ""
-        most = 0
-        for model, quotas in self._quotas.items():
-            if _accepts(job, model):
-                most = max(most, _most_workers(quotas.get(job.tenant, {}), job.request.gpus))
-        if most >= job.workers:
-            return ""
-        return f"tenant {job.tenant!r} has no cells for it, and without them it would have to be preemptible"
+        able = [
+            model
+            for model, quotas in self._quotas.items()
+            if _accepts(job, model)
+            and _most_workers(quotas.get(job.tenant, {}), job.request.gpus) >= job.workers
+        ]
+        if not able:
+            none = "has no cells for it, and without them it would have to be preemptible"
+            return f"tenant {job.tenant!r} {none}"
+        short = [self._shortage(model, nodes) for model in able] if nodes else [""]
+        return short[0] if all(short) else ""
+
+    def _shortage(self, model: str, nodes: Sequence[Node]) -> str:
+        """Why these nodes cannot keep all cells of a model at once, empty if they can; worked out once."""
+        if self._judged is not nodes:
+            self._judged, self._shortages = nodes, {}
+        if model not in self._shortages:
+            pool = pools_of(nodes).get(model, CellPool({}))
+            try:
+                check_quotas(pool, self._quotas[model])
+                self._shortages[model] = ""
+            except InvalidSpec as too_many:
+                self._shortages[model] = (
+                    f"{too_many}, so none of {model} is sure: add nodes, or promise fewer cells"
+                )
+        return self._shortages[model]
 
     def lay_out(self, nodes: Sequence[Node]) -> None:
         """Lay the cells out anew on these nodes; who holds GPUs keeps them, and the cells around them."""

@@ -32,8 +32,8 @@ class Planner(Protocol):
     What it is told after a restart is all that it may decide by.
     """
 
-    def refusal(self, job: Job) -> str:
-        """Why a job can never have a place, empty if it can."""
+    def refusal(self, job: Job, nodes: Sequence[Node]) -> str:
+        """Why a job can never have a place on these nodes, available or not; empty if it can."""
 
     def lay_out(self, nodes: Sequence[Node]) -> None:
         """These are the nodes that new work may go to, in the order of their ids."""

@@ -10,8 +10,9 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from placement.lifecycle import JobState
-from placement.model import InvalidSpec, Mode, Request, node_from_short_form
+from placement.model import InvalidSpec, Mode, NodeJoined, NodeLost, Request, node_from_short_form
 from placement.policies import policy_named
+from tests.cases.desk import Desk, whole
 from tests.property.world import Happen, Submit, World
 
 A100, H100 = "A100-SXM4-80GB", "H100-SXM5-80GB"
@@ -134,3 +135,32 @@ def test_a_promise_that_a_cluster_cannot_keep(options, message):
     with pytest.raises(InvalidSpec, match=message):
         policy_named(f"hived:{options}").placement.check(nodes)
     policy_named(f"hived:red=1x4x{A100}:blue=2x2x{A100}").placement.check(nodes)
+
+
+@pytest.mark.parametrize(
+    ("options", "joined", "failure"),
+    [
+        (f"red=2x4x{A100}", 2, ""),
+        (f"red=3x4x{A100}", 2, f"need 1 more of 4 GPUs than this cluster has, so none of {A100} is sure"),
+        (f"red=1x4x{A100}:blue=4x2x{A100}", 2, "need 2 more of 2 GPUs"),
+        (f"red=1x4x{A100}:blue=9x2x{H100}", 2, ""),  # they are of no concern to it
+        (f"red=3x4x{A100}", 0, ""),  # nobody knows yet
+    ],
+)
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_job_that_needs_a_cell_is_rejected_while_the_nodes_cannot_keep_all_promises(
+    options, joined, failure, lost
+):
+    nodes = [node_from_short_form(f"4x{A100}", f"n-{i}") for i in range(joined)]
+    desk = Desk(f"backfill+hived:{options}", tuple(nodes), compiled=False)
+    if lost and nodes:  # it may come back
+        desk.tell(NodeLost("n-1"))
+    desk.submit("sure", whole(2), tenant="red", preemptible=False)
+    desk.submit("guest", whole(2), tenant="red")
+    assert failure in desk.scheduler.record("sure").failure
+    assert (desk.state("sure") is JobState.REJECTED) == bool(failure)
+    assert desk.state("guest") is (JobState.STARTING if nodes else JobState.QUEUED)
+    desk.tell(*(NodeJoined(node_from_short_form(f"4x{A100}", f"m-{i}")) for i in range(2)))
+    desk.submit("later", whole(2), tenant="red", preemptible=False)
+    short = options.startswith("red=3") and not nodes
+    assert (desk.state("later") is JobState.REJECTED) == short

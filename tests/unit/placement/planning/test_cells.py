@@ -6,7 +6,7 @@ import pytest
 
 from placement.model import InvalidSpec, NotFound, StateError
 from placement.planning.cell_layout import BuddyCells, CellLayout, CellPool, check_quotas
-from placement.planning.cells import CellAsk, CellGrant, CellHold, CellPart, CellRefusal, Cells
+from placement.planning.cells import CellAsk, CellGrant, CellHold, CellPart, Cells
 
 TWO_NODES = CellPool({"a": 8, "b": 8})
 ONE_RACK = CellPool({f"n{i}": 8 for i in range(4)}, {f"n{i}": "r0" for i in range(4)})
@@ -88,25 +88,6 @@ def test_promises_that_cannot_be_kept_are_refused(quotas, wrong):
             check_quotas(TWO_NODES, quotas)
 
 
-@pytest.mark.parametrize(
-    ("tenant", "gpus", "workers", "refusal"),
-    [
-        ("t", 8, 1, None),
-        ("t", 3, 3, None),
-        ("t", 3, 4, CellRefusal.TOO_MANY),
-        ("u", 4, 2, CellRefusal.TOO_MANY),
-        ("u", 5, 1, CellRefusal.TOO_LARGE),
-        ("rack", 8, 4, None),
-        ("rack", 16, 1, CellRefusal.TOO_LARGE),
-        ("empty", 1, 1, CellRefusal.NO_CELLS),
-        ("nobody", 1, 1, CellRefusal.NO_CELLS),
-    ],
-)
-def test_what_an_empty_private_cluster_cannot_hold(tenant, gpus, workers, refusal):
-    quotas = {"t": {8: 1, 4: 1}, "u": {4: 1}, "rack": {32: 1}, "empty": {4: 0}}
-    assert Cells(ONE_RACK, quotas).admit(tenant, gpus, workers) is refusal
-
-
 def test_a_cell_is_bound_by_its_first_job_and_owed_again_after_its_last():
     cells = Cells(TWO_NODES, {"t": {4: 1}, "u": {8: 1, 4: 1}})
     assert put(cells, "one", "t", 1) == CellGrant((CellPart("a", (0,), 4),))
@@ -154,16 +135,15 @@ def test_a_gang_stays_in_one_group_of_nodes_and_comes_whole_or_not_at_all():
 
 def test_lost_nodes_leave_cells_without_a_place():
     quotas = {"t": {8: 1}, "u": {4: 2}}
-    assert Cells(TWO_NODES, quotas).unbacked() == {}
-    smaller = Cells(CellPool({"a": 8}), quotas)
-    assert smaller.unbacked() == {4: 2}
-    assert smaller.find(CellAsk("t", 8)) is not None
+    cells, smaller = Cells(TWO_NODES, quotas), Cells(CellPool({"a": 8}), quotas)
+    for each, second in ((cells, True), (smaller, False)):
+        assert put(each, "one", "t", 8) is not None
+        assert (put(each, "two", "u", 4) is not None) is second
 
 
 def test_a_bound_cell_serves_while_a_better_one_has_no_place():
     cells = Cells(CellPool({"a": 8}), {"t": {8: 1, 4: 1}})
     cells.take(CellHold("old", "t", (CellPart("a", (0,), 8),)))
-    assert cells.unbacked() == {4: 1}
     assert put(cells, "new", "t", 4).parts == (CellPart("a", (4, 5, 6, 7), 8),)
 
 

@@ -21,7 +21,6 @@ from placement.planning.packing_score import (
     PairRefusal,
     counters_of,
     packing_score,
-    score_of_speed,
     why_not_pair,
 )
 
@@ -52,13 +51,6 @@ GIB = 1 << 30
 )
 def test_a_score_follows_from_what_a_job_uses(sm, dram, memory, mixed, score):
     assert packing_score(Counters(sm, dram, memory, mixed)) == score
-
-
-@pytest.mark.parametrize(
-    ("speed", "score"), [(1.0, 0), (0.95, 0), (0.949, 1), (0.85, 1), (0.849, 2), (0.1, 2)]
-)
-def test_a_score_follows_from_a_measured_speed(speed, score):
-    assert score_of_speed(speed) == score
 
 
 def speed_beside_the_usual_partner(sm: int, dram: int) -> float:
