@@ -44,10 +44,10 @@ def on_gpu(cluster: Cluster, belief: InterferenceModel, gpu_uuid: str) -> dict[s
         return {}
     residents = tuple(Resident(holder.profile, share.mode, share.compute_milli) for holder, share in lodgers)
     foreseen: dict[str, Foreseen] = {}
-    for (holder, _share), prediction in zip(
-        lodgers, belief.predict(cluster.gpu(gpu_uuid).model, residents), strict=True
-    ):
-        here = (prediction.slowdown, prediction.upper)
+    model = cluster.gpu(gpu_uuid).model
+    for (holder, share), prediction in zip(lodgers, belief.predict(model, residents), strict=True):
+        measured = None if holder.profile is None else holder.profile.slice_slowdown(model, share.mig_profile)
+        here = (prediction.slowdown, prediction.upper) if measured is None else (measured, measured)
         foreseen[holder.job_id] = worse(foreseen.get(holder.job_id, ALONE), here)
     return foreseen
 

@@ -63,7 +63,8 @@ class Contention:
     """Residents of every shared GPU, and what they do to each other.
 
     GPUs held whole are not followed: nobody else can be there, and alone on a whole GPU is the measure
-    itself.
+    itself.  How much a MIG slice slows a job is what its profile says (``steps_per_s`` for ``MODEL/SLICE``
+    beside that for ``MODEL``); where it does not, what the truth model says.
     """
 
     def __init__(self, truth: InterferenceModel, gpu_models: Mapping[str, str]) -> None:
@@ -71,17 +72,18 @@ class Contention:
         self._gpu_models = gpu_models
         self._residents: dict[str, list[tuple[Running, int]]] = {}
         self._touched: dict[str, None] = {}
-        self._numbers: dict[tuple[str | None, Mode, int], int] = {}
-        self._kinds: list[Resident] = []
+        self._numbers: dict[tuple[str | None, Mode, int, str | None], int] = {}
+        self._kinds: list[tuple[Resident, str | None]] = []
         self._known: dict[tuple[str, tuple[int, ...]], tuple[float | None, ...]] = {}
 
     def enter(self, run: Running, share: Share, profile: Profile | None) -> None:
         """A job's share of a GPU is in use from now on."""
-        kind = (profile.name if profile is not None else None, share.mode, share.compute_milli)
+        name = profile.name if profile is not None else None
+        kind = (name, share.mode, share.compute_milli, share.mig_profile)
         number = self._numbers.get(kind)
         if number is None:
             number = self._numbers[kind] = len(self._kinds)
-            self._kinds.append(Resident(profile, share.mode, share.compute_milli))
+            self._kinds.append((Resident(profile, share.mode, share.compute_milli), share.mig_profile))
         self._residents.setdefault(share.gpu_uuid, []).append((run, number))
         run.slowdowns[share.gpu_uuid] = None
         self._touched[share.gpu_uuid] = None
@@ -118,8 +120,7 @@ class Contention:
         key = (model, tuple(number for _, number in ordered))
         known = self._known.get(key)
         if known is None:
-            predictions = self._truth.predict(model, tuple(self._kinds[number] for number in key[1]))
-            known = self._known[key] = tuple(prediction.slowdown for prediction in predictions)
+            known = self._known[key] = self._ask(model, [self._kinds[number] for number in key[1]])
         if len(residents) == 1 and known[0] is None:
             # Nobody else is there: whatever the model does not know, it is not interference.
             return {residents[0][0]: 1.0}
@@ -127,6 +128,15 @@ class Contention:
         for (run, _), slowdown in zip(ordered, known, strict=True):
             slowdowns[run] = _worse(slowdowns[run], slowdown) if run in slowdowns else slowdown
         return slowdowns
+
+    def _ask(self, model: str, kinds: list[tuple[Resident, str | None]]) -> tuple[float | None, ...]:
+        """The slowdown of each of these: measured in its slice, or else by the truth model."""
+        measured = [
+            None if one.profile is None else one.profile.slice_slowdown(model, cut) for one, cut in kinds
+        ]
+        predictions = self._truth.predict(model, tuple(one for one, _cut in kinds))
+        pairs = zip(measured, predictions, strict=True)
+        return tuple(prediction.slowdown if known is None else known for known, prediction in pairs)
 
 
 def _kind(entry: tuple[Running, int]) -> int:

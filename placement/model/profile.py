@@ -13,7 +13,8 @@ from placement.model.errors import InvalidSpec
 class Profile:
     """Solo step rate and pressure on each channel, in thousandths of what the GPU offers; None is unknown.
 
-    ``steps_per_s`` maps a GPU model (or ``*`` for any) to the solo step rate there.
+    ``steps_per_s`` maps a GPU model (or ``*`` for any), or ``MODEL/SLICE`` for a MIG slice such as
+    ``A100-SXM4-80GB/3g.40gb``, to the solo step rate there.
     """
 
     name: str
@@ -42,3 +43,13 @@ class Profile:
         """Steps per second alone on this GPU model, None if unknown."""
         rate = self.steps_per_s.get(gpu_model)
         return self.steps_per_s.get("*") if rate is None else rate
+
+    def slice_speed(self, gpu_model: str, mig_profile: str) -> float | None:
+        """Speed in a MIG slice relative to the whole GPU, None unless the rates of both are known."""
+        whole, part = self.solo_rate(gpu_model), self.steps_per_s.get(f"{gpu_model}/{mig_profile}")
+        return None if whole is None or part is None else part / whole
+
+    def slice_slowdown(self, gpu_model: str, mig_profile: str | None) -> float | None:
+        """Slowdown in a MIG slice against the whole GPU, 1.0 at least; None if unknown, or it is no slice."""
+        speed = None if mig_profile is None else self.slice_speed(gpu_model, mig_profile)
+        return None if speed is None else max(1 / speed, 1.0)

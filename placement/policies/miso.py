@@ -58,8 +58,9 @@ class Miso(Placement):
         if memory is None and profile is not None:
             memory = profile.memory_bytes
         usual = _usual(request, geometry, memory)
-        known = _measured(profile, gpu_model)
-        return {name: known.get(name, speed) for name, speed in usual.items()} if known else usual
+        if profile is None:
+            return usual
+        return {name: profile.slice_speed(gpu_model, name) or speed for name, speed in usual.items()}
 
 
 @functools.lru_cache(maxsize=4096)
@@ -91,16 +92,3 @@ def usual_speed(part: float) -> float:
         if part <= high:
             return below + (above - below) * (part - low) / (high - low)
     return 1.0
-
-
-def _measured(profile: Profile | None, gpu_model: str) -> dict[str, float]:
-    """Speeds by slice as far as a profile has them."""
-    whole = None if profile is None else profile.solo_rate(gpu_model)
-    if profile is None or whole is None:
-        return {}
-    start = f"{gpu_model}/"
-    return {
-        name.removeprefix(start): rate / whole
-        for name, rate in profile.steps_per_s.items()
-        if name.startswith(start)
-    }

@@ -195,3 +195,18 @@ def test_what_was_foreseen_is_kept():
     desk.submit("stranger", mps(100))
     desk.tell(exited("heavy"))
     assert records[1].predicted_slowdown is None
+
+
+@pytest.mark.parametrize(
+    ("rates", "foreseen"),
+    [
+        ({A100: 10.0, f"{A100}/3g.40gb": 4.0}, 2.5),
+        ({A100: 10.0, f"{A100}/3g.40gb": 12.0}, 1.0),
+        ({A100: 10.0, f"{A100}/4g.40gb": 4.0}, pytest.approx(0.5 * 1000 / 428)),  # by the model
+    ],
+)
+def test_in_a_slice_what_the_profile_has_of_it_is_foreseen(rates, foreseen):
+    desk = Desk("backfill", (node("n", f"1x{A100}"),), belief="additive")
+    desk.tell(ProfileDefined(Profile("p", rates, sm_milli=500)))
+    desk.submit("j", mig("3g.40gb"), profile="p")
+    assert desk.scheduler.record("j").predicted_slowdown == foreseen

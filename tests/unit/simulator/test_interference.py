@@ -110,3 +110,58 @@ def test_mig_slices_do_not_disturb_each_other():
     result = run(rows, AdditiveInterference(), profiles=(Profile("light", sm_milli=100, dram_milli=0),))
     assert [o.ended_s for o in result.outcomes] == [100, 100]
     assert [o.slowdown for o in result.outcomes] == [1, 1]
+
+
+A100 = "A100-SXM4-80GB"
+RATES = {A100: 10.0, f"{A100}/3g.40gb": 4.0, f"{A100}/1g.10gb": 2.0, f"{A100}/2g.20gb": 11.0}
+
+
+def sliced(job_id: str, cut: str, **fields) -> TraceRow:
+    request = Request(modes=frozenset({Mode.MIG}), mig_profile=cut, gpus=fields.pop("gpus", 1))
+    return TraceRow(job_id, 0, request, 100, **fields)
+
+
+SLICES = {
+    "by the rate in the slice": ([sliced("a", "3g.40gb", profile="known")], {"a": (250, 2.5)}),
+    "each by its own, neighbours are apart": (
+        [sliced("a", "3g.40gb", profile="known"), sliced("b", "1g.10gb", profile="known")],
+        {"a": (250, 2.5), "b": (500, 5.0)},
+    ),
+    "never faster than on the whole GPU": ([sliced("a", "2g.20gb", profile="known")], {"a": (100, 1.0)}),
+    "the slice is not in the profile": ([sliced("a", "4g.40gb", profile="known")], {"a": (100, 1.0)}),
+    "the whole GPU is not in the profile": ([sliced("a", "3g.40gb", profile="half")], {"a": (100, 1.0)}),
+    "no profile": ([sliced("a", "3g.40gb")], {"a": (100, 1.0)}),
+    "of two GPUs the slower counts": (
+        [sliced("a", "3g.40gb", profile="known", gpus=2)],
+        {"a": (250, 2.5)},
+    ),
+}
+
+
+@pytest.mark.parametrize(("rows", "expected"), SLICES.values(), ids=SLICES)
+def test_a_slice_slows_a_job_as_far_as_its_profile_knows(rows, expected):
+    profiles = Profile("known", RATES), Profile("half", {f"{A100}/3g.40gb": 4.0})
+    result = run(rows, NoInterference(), cluster=f"1x2x{A100}", profiles=profiles)
+    assert {o.job_id: (o.ended_s, o.slowdown) for o in result.outcomes} == expected
+
+
+def test_where_the_rate_in_the_slice_is_not_known_the_truth_model_decides():
+    profile = Profile("busy", {A100: 10.0}, sm_milli=1000)
+    result = run([sliced("a", "3g.40gb", profile="busy")], AdditiveInterference(), profiles=[profile])
+    assert result.outcomes[0].ended_s == pytest.approx(100 * 1000 / 428)
+
+
+def test_a_larger_slice_makes_a_job_faster_from_then_on():
+    """Two of 400 s share as 4/7 and 3/7; the first to end leaves the whole GPU to the other."""
+    rows = [TraceRow(f"j{i}", 100.0 * i, Request(), 400.0, profile="p") for i in range(2)]
+    profile = Profile("p", {A100: 10.0, **{f"{A100}/{cut}": 10 * s for cut, s in SPEEDS.items()}})
+    result = run(rows, NoInterference(), policy="backfill+miso", profiles=[profile])
+    ended = {outcome.job_id: outcome.ended_s for outcome in result.outcomes}
+    # Alone until 100, 9 s and 21 s for the move to 4/7.
+    done_s = 130.0 + 300.0 / 0.7
+    # The other begins when the first has left, at 109; then 30 s for the move, and the rest at full speed.
+    rest_s = 400.0 - (done_s - 109.0) * 0.6
+    assert ended == pytest.approx({"j0": done_s, "j1": done_s + 30.0 + rest_s})
+
+
+SPEEDS = {"4g.40gb": 0.7, "3g.40gb": 0.6, "2g.20gb": 0.4, "1g.10gb": 0.2, "7g.80gb": 1.0}
