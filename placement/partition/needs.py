@@ -57,7 +57,8 @@ def needs_of(
             request.mig_profile is not None or _sized_by_memory(profile, memory)
         ):
             wanted = None
-        chosen = _mig_profile(geometry, request.mig_profile, wanted, memory)
+        slow = _too_slow(geometry, request, profile, model)
+        chosen = _mig_profile(geometry, request.mig_profile, wanted, memory, slow)
         if chosen is not None and geometry.room[0, chosen] >= request.shares_per_gpu:
             cut = geometry.profiles[chosen]
             needs[Mode.MIG] = Need(Mode.MIG, geometry.compute_milli(cut), cut.memory_bytes, chosen)
@@ -112,14 +113,27 @@ def _sized_by_memory(profile: Profile | None, memory_bytes: int | None) -> bool:
     return memory_bytes is not None and (profile is None or profile.sm_milli is None)
 
 
+def _too_slow(geometry: MigGeometry, request: Request, profile: Profile | None, model: str) -> frozenset[str]:
+    """Slices in which a job is known to be slower than it was promised."""
+    if profile is None or request.max_slowdown is None:
+        return frozenset()
+    known = {cut.name: profile.slice_slowdown(model, cut.name) for cut in geometry.profiles}
+    return frozenset(name for name, slow in known.items() if slow is not None and slow > request.max_slowdown)
+
+
 def _mig_profile(
-    geometry: MigGeometry, name: str | None, compute_milli: int | None, memory_bytes: int | None
+    geometry: MigGeometry,
+    name: str | None,
+    compute_milli: int | None,
+    memory_bytes: int | None,
+    slow: frozenset[str],
 ) -> int | None:
     """The named profile, else the smallest that holds compute and memory; media slices only by name."""
     fitting = [
         (cut.compute_slices, cut.memory_slices, i)
         for i, cut in enumerate(geometry.profiles)
         if (cut.name == name if name is not None else not cut.media)
+        and cut.name not in slow
         and (memory_bytes is None or cut.memory_bytes >= memory_bytes)
         and (compute_milli is None or geometry.compute_milli(cut) >= compute_milli)
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from placement.model import Isolation, Profile, ProfileDefined, Request
@@ -210,3 +212,21 @@ def test_in_a_slice_what_the_profile_has_of_it_is_foreseen(rates, foreseen):
     desk.tell(ProfileDefined(Profile("p", rates, sm_milli=500)))
     desk.submit("j", mig("3g.40gb"), profile="p")
     assert desk.scheduler.record("j").predicted_slowdown == foreseen
+
+
+@pytest.mark.parametrize(
+    ("asked", "limit", "held"),
+    [
+        (Request(compute_milli=300, modes=MIG), None, "n-0:3g.40gb@4"),
+        (Request(compute_milli=300, modes=MIG), 1.5, "n-0:4g.40gb@0"),  # it would be 2.5 times slower in 3/7
+        (Request(compute_milli=300, modes=MIG), 1.2, "n-0:7g.80gb@0"),
+        (mig("3g.40gb"), 2.5, "n-0:3g.40gb@4"),
+        (mig("3g.40gb"), 2.4, ""),
+    ],
+)
+def test_a_promise_is_kept_in_a_slice_as_far_as_the_profile_knows_it(asked, limit, held):
+    desk = Desk("backfill", (node("n", f"1x{A100}"),))
+    rates = {A100: 10.0, f"{A100}/3g.40gb": 4.0, f"{A100}/4g.40gb": 7.0, f"{A100}/7g.80gb": 10.0}
+    desk.tell(ProfileDefined(Profile("p", rates)))
+    desk.submit("j", replace(asked, max_slowdown=limit), profile="p")
+    assert desk.holds("j") == held
