@@ -137,7 +137,7 @@ class Recutting:
             present = _instance(tenancy)
             record = None if now_s is None else movable(self._ledger, tenancy.job_id, now_s)
             speeds = {} if record is None else self._speeds(record, uuid, geometry)
-            single = record is not None and record.job.request.gpus == 1
+            single = record is not None and record.job.workers == record.job.request.gpus == 1
             if record is None or not single or present.profile not in speeds:
                 board.staying.append(present)
             else:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -31,6 +32,7 @@ from placement.partition import (
 from placement.partition.transitions import DEFAULT_COSTS
 from placement.preemption import Wish
 from placement.search import Search
+from placement.topology import exceeds, spans
 
 CANDIDATES = 4
 """So many GPUs (or groups of GPUs of one node) are examined for one job, those that hold least first."""
@@ -39,7 +41,7 @@ WINDOW_NODES = 2048
 """The candidates are chosen among so many nodes, beginning with one that is drawn for the job."""
 
 MOST_MOVED = 4
-"""No more residents than that are moved for one job."""
+"""No more residents than that are moved for one job, and no gang of more workers."""
 
 SETTLED_S = 60.0
 """Whoever has its place for a shorter time is not moved.  Our assumption: twice what MISO's simulator
@@ -50,6 +52,9 @@ HORIZON_S = 300.0
 times are known they say more (:func:`horizon_s`)."""
 
 _NEVER = 1 << 40
+
+Where = tuple[int, list[int]]
+"""A node, by its row, and some of its GPUs, by their slots."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +89,12 @@ class _Draft:
 
 
 class Repartition:
-    """Plans who is to be moved for a job of one worker; the plans are pure what-ifs.
+    """Plans who is to be moved for a job; the plans are pure what-ifs.
 
     A GPU's residents are lifted, few of them and only those who may be moved, until the job fits; then each
     of them must fit again, on the same GPU cut anew or anywhere else.  What the change gains is the growth
-    of the speeds of all who are on the GPUs that it touches (:class:`Prospect`).
+    of the speeds of all who are on the GPUs that it touches (:class:`Prospect`).  For a gang that lacks room
+    for few of its workers, residents of several places are lifted; a gang is moved as a whole.
     """
 
     def __init__(self, search: Search, ledger: Ledger, costs: TransitionCosts = DEFAULT_COSTS) -> None:
@@ -106,8 +112,10 @@ class Repartition:
         """The best plan that is worth its price, and how many were possible but not worth theirs."""
         best: Plan | None = None
         dear = 0
-        for row, slots in self._candidates(wish):
-            plan = self._plan_on(wish, holder, (row, slots))
+        places = self._candidates(wish)
+        groups = [places] if wish.record.job.workers > 1 else [[place] for place in places]
+        for group in groups:
+            plan = self._plan_on(wish, holder, group)
             if plan is None:
                 continue
             dear += plan.net <= 0
@@ -117,11 +125,13 @@ class Repartition:
 
     # -- where to look -------------------------------------------------------------------------------------
 
-    def _candidates(self, wish: Wish) -> list[tuple[int, list[int]]]:
+    def _candidates(self, wish: Wish) -> list[Where]:
         """Nodes with those of their GPUs that suit the job and hold least, the least held first."""
         wanted = wish.demand.request.gpus_apart
         job = wish.record.job
-        if job.workers != 1 or not 0 < wanted <= self._cluster.gpus.shape[1]:
+        if not 0 < wanted <= self._cluster.gpus.shape[1]:
+            return []
+        if job.workers > 1 and not 0 < job.workers - self._search.workers_that_fit(wish.demand) <= CANDIDATES:
             return []
         rows = self._window(job.sequence)
         held = self._held(wish, rows)
@@ -150,19 +160,30 @@ class Repartition:
 
     # -- what if -------------------------------------------------------------------------------------------
 
-    def _plan_on(self, wish: Wish, holder: Holder, where: tuple[int, list[int]]) -> Plan | None:
-        lift = self._movable_on(wish, where)
+    def _plan_on(self, wish: Wish, holder: Holder, places: Sequence[Where]) -> Plan | None:
+        lift = {record.job.job_id: record for where in places for record in self._movable_on(wish, where)}
         if not lift:
             return None
+        if wish.record.job.workers > 1:
+            fits = partial(self._gang_fits, wish, holder)
+        else:
+            fits = partial(self._search.fits_on, wish.demand, places[0][0])
         self._cluster.checkpoint()
         try:
-            draft = self._draft(wish, holder, where[0], lift)
+            draft = self._draft(wish, holder, self._make_room([*lift.values()], fits))
         finally:
             self._cluster.rollback()
         return None if draft is None else self._priced(wish, draft)
 
-    def _draft(self, wish: Wish, holder: Holder, row: int, lift: Sequence[JobRecord]) -> _Draft | None:
-        gone = self._make_room(wish, row, lift)
+    def _gang_fits(self, wish: Wish, holder: Holder) -> bool:
+        if self._search.workers_that_fit(wish.demand) < wish.record.job.workers:
+            return False
+        placed = self._search.place(holder, wish.demand, wish.record.job)
+        for assignment in placed or ():
+            self._cluster.release(holder.job_id, assignment.worker)
+        return placed is not None
+
+    def _draft(self, wish: Wish, holder: Holder, gone: Sequence[JobRecord]) -> _Draft | None:
         place = self._search.place(holder, wish.demand, wish.record.job) if gone else None
         if place is None:
             return None
@@ -170,7 +191,7 @@ class Repartition:
         for record in gone:
             demand = self._search.demand(record.job, self._ledger.profile_of(record.job))
             again = self._search.place(self._ledger.holder_of(record.job), demand, record.job)
-            if again is None:
+            if again is None or exceeds(self._spans(again), self._spans(record.assignments)):
                 return None
             if again != record.assignments:
                 moves.append(Relocation(record.job.job_id, again))
@@ -182,28 +203,36 @@ class Repartition:
         touched = tuple(dict.fromkeys(share.gpu_uuid for a in places for share in a.shares))
         return _Draft(place, tuple(moves), touched, self._speed(touched)) if moves else None
 
-    def _make_room(self, wish: Wish, row: int, lift: Sequence[JobRecord]) -> list[JobRecord]:
+    def _spans(self, place: Iterable[Assignment]) -> tuple[int, ...]:
+        return spans(self._cluster.members[self._cluster.row_of(held.node_id)] for held in place)
+
+    def _make_room(self, lift: Sequence[JobRecord], fits: Callable[[], bool]) -> list[JobRecord]:
         """Lift one after the other until the job fits, then take back whoever was not in the way.
 
         Gives those lifted, the largest first; nobody if the job does not fit even then.
         """
         gone: list[JobRecord] = []
-        while not self._search.fits_on(wish.demand, row):
+        while not fits():
             if len(gone) == min(len(lift), MOST_MOVED):
                 return []
             gone.append(lift[len(gone)])
-            self._cluster.release(gone[-1].job.job_id, 0)
+            self._lift(gone[-1])
         needed = gone[-1:]
         for record in gone[-2::-1]:
-            self._cluster.allocate(self._ledger.holder_of(record.job), record.assignments[0])
-            if not self._search.fits_on(wish.demand, row):
-                self._cluster.release(record.job.job_id, 0)
+            for assignment in record.assignments:
+                self._cluster.allocate(self._ledger.holder_of(record.job), assignment)
+            if not fits():
+                self._lift(record)
                 needed.append(record)
         return sorted(needed, key=_size)
 
+    def _lift(self, record: JobRecord) -> None:
+        for assignment in record.assignments:
+            self._cluster.release(record.job.job_id, assignment.worker)
+
     # -- who may be moved ----------------------------------------------------------------------------------
 
-    def _movable_on(self, wish: Wish, where: tuple[int, list[int]]) -> list[JobRecord]:
+    def _movable_on(self, wish: Wish, where: Where) -> list[JobRecord]:
         """Whom to lift on these GPUs, in this order: on a cut GPU those whose slices are in the way."""
         row, slots = where
         node = self._cluster.members[row]
@@ -219,7 +248,7 @@ class Repartition:
                 record = movable(self._ledger, job_id, wish.now_s)
                 if record is not None:
                     found[job_id] = record
-        return sorted(found.values(), key=_size)
+        return sorted(found.values(), key=lambda record: (record.job.workers > 1, _size(record)))
 
     def _profile_wanted(self, wish: Wish, row: int, slot: int) -> str | None:
         """The one slice that the job wants of a GPU that is cut already; None for none or several."""
@@ -317,8 +346,8 @@ def movable(ledger: Ledger, job_id: str, now_s: float) -> JobRecord | None:
     if record is None or record.state not in (JobState.STARTING, JobState.RUNNING):
         return None
     settled = record.placed_s is not None and now_s - record.placed_s >= SETTLED_S
-    alone = record.job.workers == 1 and record.job.preemptible
-    return record if settled and alone and not record.exited_workers else None
+    may_be = record.job.workers <= MOST_MOVED and record.job.preemptible
+    return record if settled and may_be and not record.exited_workers else None
 
 
 def horizon_s(wish: Wish, moved: Sequence[JobRecord]) -> float:

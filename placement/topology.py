@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -24,6 +24,19 @@ GATHERED = Together(Level.RACK)
 
 _NONE = np.iinfo(np.int64).max
 """The room of a domain that is out of the question."""
+
+
+def spans(nodes: Iterable[Node]) -> tuple[int, int, int]:
+    """In how many racks, NVLink domains and nodes some workers are; the unknown is shared by nobody."""
+    some = list(nodes)
+    racks = {node.rack or (node.node_id,) for node in some}
+    domains = {node.nvlink_domain or (node.node_id,) for node in some}
+    return len(racks), len(domains), len({node.node_id for node in some})
+
+
+def exceeds(one: Sequence[int], other: Sequence[int]) -> bool:
+    """Whether one is greater than the other anywhere."""
+    return any(mine > theirs for mine, theirs in zip(one, other, strict=True))
 
 
 def aligned(empty: Sequence[int], wanted: int) -> list[int]:

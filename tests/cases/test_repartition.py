@@ -34,13 +34,23 @@ def peopled(nodes, jobs, policy: str = MOVING) -> Desk:
     names = [name.strip("-") for name, *_rest in jobs]
     for name, request, *fields in jobs:
         desk.submit(name.strip("-"), request, **(fields[0] if fields else {}))
-    desk.tell(*(began(name) for name in names if desk.scheduler.record(name).attempt))
+    for name in names:
+        record = desk.scheduler.record(name)
+        desk.tell(*(began(name, worker=w) for w in range(record.job.workers if record.attempt else 0)))
     desk.tell(*(exited(name.strip("-")) for name, *_rest in jobs if name.startswith("-")))
     return desk
 
 
 HALVES = [("p", X1), ("-q", X1), ("r", X1), ("-s", X1)]
 """On PAIRS: one GPU of each node is free, so nobody can have two of one node."""
+
+STAYS = {"preemptible": False}
+EIGHTS = (
+    (node("a", f"8x{A100}"), node("b", f"8x{V100}")),
+    [("p", whole(8))],
+    whole(1, gpu_models=("A100",)),
+)
+TO_B = "p to " + " ".join(f"b-{slot}:exclusive:1000" for slot in range(8))
 
 # nodes, who ran, who comes and more of it: the orders and where those moved go on
 MOVES = {
@@ -63,8 +73,73 @@ MOVES = {
         ["stop r.0 moved"],
         "r to a-1:exclusive:1000",
     ),
-    "nobody of a gang": (PAIRS, [("g", X1, {"workers": 2}), ("r", X1), ("-s", X1)], X2, {}, [], ""),
-    "nobody for a gang": (PAIRS, HALVES, X2, {"workers": 2}, [], ""),
+    "a gang as a whole": (
+        PAIRS,
+        [("-q", X1), ("g", X1, {"workers": 2}), ("-s", X1)],
+        X2,
+        {},
+        ["stop g.0 moved", "stop g.1 moved"],
+        "g to b-0:exclusive:1000 b-1:exclusive:1000",
+    ),
+    "no gang where it has nowhere to go": (
+        PAIRS,
+        [("g", X1, {"workers": 2}), ("r", X1), ("-s", X1)],
+        X2,
+        {},
+        [],
+        "",
+    ),
+    "no gang that would be on more nodes": (
+        TRIPLE,
+        [("g", X1, {"workers": 2}), ("r", X1, STAYS), ("-s", X1), ("t", X1, STAYS), ("-u", X1)],
+        X2,
+        {},
+        [],
+        "",
+    ),
+    "no gang of many workers": (
+        (node("a", f"6x{V100}"), node("b", f"5x{V100}")),
+        [("-f", whole(5)), ("g", X1, {"workers": 5})],
+        whole(6),
+        {},
+        [],
+        "",
+    ),
+    "a gang of four": (
+        (node("a", f"5x{V100}"), node("b", f"4x{V100}")),
+        [("-f", whole(4)), ("g", X1, {"workers": 4})],
+        whole(5),
+        {},
+        [f"stop g.{worker} moved" for worker in range(4)],
+        "g to " + " ".join(f"b-{slot}:exclusive:1000" for slot in range(4)),
+    ),
+    "one alone rather than a gang": (
+        (node("b", f"3x{V100}"), node("c", f"3x{A100}")),
+        [("-f", whole(3)), ("g", X1, {"workers": 2}), ("p", X1)],
+        whole(1, gpu_models=("A100",)),
+        {},
+        ["stop p.0 moved"],
+        "p to b-0:exclusive:1000",
+    ),
+    "one for a gang": (
+        TRIPLE,
+        HALVES,
+        X2,
+        {"workers": 2},
+        ["stop p.0 moved"],
+        "p to b-1:exclusive:1000",
+    ),
+    "several for a gang": (
+        (*TRIPLE, node("d", f"2x{V100}")),
+        [*HALVES, ("t", X1), ("-u", X1), ("v", X1), ("-w", X1)],
+        X2,
+        {"workers": 2},
+        ["stop p.0 moved", "stop r.0 moved"],
+        "p to c-1:exclusive:1000, r to d-1:exclusive:1000",
+    ),
+    "nobody for a gang that has no room even then": (PAIRS, HALVES, X2, {"workers": 2}, [], ""),
+    "one for a gang that lacks room for four": (*EIGHTS, {"workers": 4}, ["stop p.0 moved"], TO_B),
+    "nobody for a gang that lacks room for five": (*EIGHTS, {"workers": 5}, [], ""),
     "nobody for one that does not wait": (PAIRS, HALVES, X2, {"immediate": True}, [], ""),
     "a slice within its GPU": (
         CUT,
@@ -138,7 +213,8 @@ def test_who_is_moved(case):
     assert desk.submit("new", request_, **more) == orders
     movers = [record for record in desk.scheduler.records() if record.next_place]
     for record in movers:
-        desk.tell(stopped(record.job.job_id, served_s=1.0))
+        for worker in range(record.job.workers):
+            desk.tell(stopped(record.job.job_id, worker=worker, served_s=1.0))
     assert ", ".join(f"{r.job.job_id} to {desk.holds(r.job.job_id)}" for r in movers) == moved
 
 
