@@ -382,6 +382,8 @@ class Placer:
         record.moves += 1
         record.outcome = Outcome.REPARTITION
         self._claim(record, place, now_s)
+        if self._preemption is not None:  # it may be pushed out from now on: that may help one who waits
+            self._freed.update(self.cluster.row_of(held.node_id) for held in place)
         self._vacated = True
 
     def moves_nowhere(self, record: JobRecord, now_s: float) -> None:
