@@ -50,6 +50,10 @@ def without_gpus(node: Node, uuids: Set[str]) -> Node:
 
 def each_gpu_once(nodes: Iterable[Node]) -> list[Node]:
     """The nodes without the GPUs that one before them names, too."""
+    nodes = list(nodes)
+    named = [gpu.uuid for node in nodes for gpu in node.gpus]
+    if len({*named}) == len(named):
+        return nodes
     seen: set[str] = set()
     once = []
     for node in nodes:
