@@ -21,7 +21,7 @@ from placement.repartition import Plan
 from placement.search import Search
 from placement.trials import Trials
 from placement.vacating import Vacating
-from placement.waiting import WaitingLine
+from placement.waiting import Group, RankKey, WaitingLine
 
 
 class Placer:
@@ -113,13 +113,8 @@ class Placer:
                 self.queue_again()
             if self._freed:  # by a push-out just now, too: whoever that helps comes before those behind it
                 self._reopen_groups(now_s)
-            first = self.line.first()
+            first = self.line.first() or self._first_after_growth(now_s)
             if first is None:
-                plans = [] if self._moving is None else self._moving.growths(now_s)
-                for plan in plans:
-                    self._move_all(plan, now_s)
-                if plans:  # what the moves have freed may help somebody who waits
-                    continue
                 break
             key, record, group = first
             if group.hope == self._round and not self._hope_for(group.demand):
@@ -131,6 +126,16 @@ class Placer:
             self._moving.end()
         if self._vacated:
             self._start_claims(now_s)
+
+    def _first_after_growth(self, now_s: float) -> tuple[RankKey, JobRecord, Group] | None:
+        """Larger slices for residents, then who waits and may be helped by what they leave, if anybody."""
+        plans = [] if self._moving is None else self._moving.growths(now_s)
+        for plan in plans:
+            self._move_all(plan, now_s)
+        if not plans:
+            return None
+        self._reopen_groups(now_s)
+        return self.line.first()
 
     def _wait_or_go(
         self, record: JobRecord, now_s: float, turn_away: Callable[[JobRecord, float], None]
