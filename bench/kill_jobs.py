@@ -68,7 +68,7 @@ class Planned:
 def plan(root: Path, draw: random.Random, number: int) -> Planned:
     """A job of one to some seconds, or one that has to be cancelled: seeded shape, status and share."""
     status = draw.choice((0, 0, 0, 0, 3, 7, None))
-    lines = ENDLESS if status is None else draw.randint(20, 100)
+    lines = ENDLESS if status is None else draw.randint(40, 120)
     pause_s = draw.uniform(0.02, 0.07)
     mark = root / "marks" / f"job-{number}"
     mark.parent.mkdir(exist_ok=True)
