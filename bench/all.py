@@ -2,10 +2,12 @@
 
 ::
 
-    python -m bench.all [--data DIR] [--note TEXT] [NAME ...]
+    python -m bench.all [--data DIR] [--note TEXT] [--into FILE] [--figures NAME=FILE] [--sample] [NAME ...]
 
 A benchmark is a program of its own that prints JSON; here each runs in a process of its own, one after the
-other, so that none warms up or disturbs another.  ``python -m bench.report`` makes a page of the lines.
+other, so that none warms up or disturbs another.  ``--into`` keeps each line in a file when it is there, in
+the place of an earlier one of that name; ``--figures`` takes what a benchmark has printed before, so that it
+need not run again.  ``python -m bench.report`` makes a page of the lines.
 """
 
 from __future__ import annotations
@@ -16,52 +18,145 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+Line = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Benchmark:
-    """A module that prints JSON, and its arguments besides ``--data``."""
+    """A module that prints JSON, its arguments, and those of a small part of it, which takes seconds."""
 
     module: str
-    arguments: tuple[str, ...] = ()
+    arguments: tuple[str, ...]
+    sample: tuple[str, ...]
+    reads_data: bool = True
 
 
+_FEW_JOBS = ("--limit", "200", "--policy", "fifo,srtf")
+_FEW_DECISIONS = ("--gpus", "160,320", "--steps", "100", "--check", "50", "--loss", "20", "--seed", "1")
 BENCHMARKS = {
-    "simulator": Benchmark("bench.simulator", ("--json",)),
-    "simulator-without-fast": Benchmark("bench.simulator", ("--json", "--without-fast")),
+    "simulator": Benchmark("bench.simulator", ("--json",), _FEW_JOBS),
+    "simulator-without-fast": Benchmark("bench.simulator", ("--json", "--without-fast"), _FEW_JOBS),
+    "decisions": Benchmark("bench.decisions", ("--json", "--loss", "200"), _FEW_DECISIONS, reads_data=False),
+    "decisions-without-fast": Benchmark(
+        "bench.decisions",
+        ("--json", "--without-fast", "--loss", "0", "--check", "0"),
+        _FEW_DECISIONS,
+        reads_data=False,
+    ),
+    "published-fgd": Benchmark(
+        "bench.published_fgd",
+        ("--json",),
+        ("--workload", "default", "--policy", "fgd,cotenant", "--seeds", "42", "--processes", "1"),
+    ),
+    "fgd-bound": Benchmark("bench.fgd_bound", ("--json",), ("--workload", "default")),
 }
 
 
-def run(name: str, data: Path, note: str | None = None) -> bool:
-    """Run one benchmark and print its line; gives whether it came to its end."""
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Where the data lie, what a reader should know, and whether samples will do."""
+
+    data: Path
+    note: str | None
+    sample: bool
+
+    def line(self, name: str, figures: Any) -> Line:
+        """What is kept of a benchmark; figures None say that it failed."""
+        machine = {"cores": os.cpu_count(), "python": platform.python_version(), "note": self.note}
+        return {"benchmark": name, **machine, "figures": figures}
+
+
+def run(name: str, settings: Settings) -> tuple[Line, bool]:
+    """Run one benchmark; gives its line, and whether it came to a good end."""
     benchmark = BENCHMARKS[name]
-    command = [sys.executable, "-m", benchmark.module, "--data", str(data), *benchmark.arguments]
+    command = [sys.executable, "-m", benchmark.module, *benchmark.arguments]
+    command += ["--data", str(settings.data)] if benchmark.reads_data else []
+    command += benchmark.sample if settings.sample else ()
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False, text=True)
-    figures = json.loads(done.stdout) if done.returncode == 0 else None
-    machine = {"cores": os.cpu_count(), "python": platform.python_version(), "note": note}
-    print(json.dumps({"benchmark": name, **machine, "figures": figures}), flush=True)
-    return done.returncode == 0
+    try:
+        figures = json.loads(done.stdout)  # one that found something wrong may have figures all the same
+    except ValueError:
+        figures = None
+    return settings.line(name, figures), done.returncode == 0 and figures is not None
 
 
-def main() -> None:
-    """Run those that are named, or all."""
+def keep(line: Line, into: Path) -> None:
+    """Put a line into the file, in the order of :data:`BENCHMARKS`; what else is there stays."""
+    text = into.read_text(encoding="utf-8") if into.exists() else ""
+    lines = {known["benchmark"]: known for known in map(json.loads, text.splitlines())}
+    lines[line["benchmark"]] = line
+    names = [*BENCHMARKS, *(name for name in lines if name not in BENCHMARKS)]
+    written = into.with_name(f"{into.name}.new")
+    written.write_text("".join(f"{json.dumps(lines[name])}\n" for name in names if name in lines), "utf-8")
+    written.replace(into)
+
+
+def _known(parser: argparse.ArgumentParser, name: str) -> str:
+    if name not in BENCHMARKS:
+        parser.error(f"there is no benchmark {name!r}; choose among {', '.join(BENCHMARKS)}")
+    return name
+
+
+def _earlier(parser: argparse.ArgumentParser, texts: Sequence[str]) -> dict[str, Any]:
+    """The figures of ``NAME=FILE``."""
+    figures: dict[str, Any] = {}
+    for text in texts:
+        name, _, path = text.partition("=")
+        _known(parser, name)
+        try:
+            figures[name] = json.loads(Path(path).read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            parser.error(f"--figures {text}: {error}")
+    return figures
+
+
+def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Run the benchmarks; each prints one line of JSON.")
     parser.add_argument("--data", type=Path, default=Path(os.environ.get("COTENANT_DATA", DEFAULT_DATA)))
     parser.add_argument("--note", metavar="TEXT", help="what a reader of the figures should know")
     parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}; all by default"
+        "--into", type=Path, metavar="FILE", help="keep the lines there (default: print them)"
     )
-    arguments = parser.parse_args()
-    for name in arguments.names:
-        if name not in BENCHMARKS:
-            parser.error(f"there is no benchmark {name!r}; choose among {', '.join(BENCHMARKS)}")
-    came_to_end = [run(name, arguments.data, arguments.note) for name in arguments.names or BENCHMARKS]
-    sys.exit(0 if all(came_to_end) else 1)
+    parser.add_argument(
+        "--figures",
+        action="append",
+        default=[],
+        metavar="NAME=FILE",
+        help="what a benchmark has printed before; it is not run again",
+    )
+    parser.add_argument("--sample", action="store_true", help="a small part of each, which takes seconds")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help=f"of {', '.join(BENCHMARKS)}; all by default, with --figures none",
+    )
+    return parser
+
+
+def main() -> int:
+    """Run what is asked for and take what is given; 1 if a benchmark failed."""
+    parser = _parser()
+    given = parser.parse_args()
+    settings = Settings(given.data, given.note, given.sample)
+    earlier = _earlier(parser, given.figures)
+    names = [_known(parser, name) for name in given.names] or ([] if earlier else list(BENCHMARKS))
+    failed = False
+    for name in dict.fromkeys([*earlier, *names]):
+        line, well = (settings.line(name, earlier[name]), True) if name in earlier else run(name, settings)
+        failed |= not well
+        if given.into is None:
+            print(json.dumps(line), flush=True)
+        else:
+            keep(line, given.into)
+    return int(failed)
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

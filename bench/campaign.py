@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from bench.killing import Cluster, kill_round
+from bench.killing import CROWDED, Cluster, kill_round
 from placement.model import InvalidInput
 
 KILLS = 200
@@ -35,6 +35,8 @@ class Round:
     kills: int
     killed: list[str]
     jobs: int
+    moves: int
+    """How often a job was moved to another place."""
     problems: list[str]
     wall_s: float
     source: str
@@ -58,20 +60,20 @@ def play(seed: int, kills: int, folder: Path) -> Round:
     source = source_hash()
     begun_s = time.monotonic()
     root = Path(tempfile.mkdtemp(prefix=f"round-{seed}-", dir=folder))
-    cluster = Cluster(root)
+    cluster = Cluster(root, nodes=CROWDED)
     try:
         cluster.start_all()
         killed = kill_round(cluster, seed, kills)
         try:
-            found = cluster.wait_for_end()
+            found, moves = cluster.wait_for_end(), cluster.moves()
         except AssertionError as error:
-            found = [str(error)]
+            found, moves = [str(error)], 0
     finally:
         cluster.stop()
     if not found:
         shutil.rmtree(root, ignore_errors=True)
     wall_s = round(time.monotonic() - begun_s, 3)
-    return Round(seed, kills, killed, len(cluster.accepted), found, wall_s, source)
+    return Round(seed, kills, killed, len(cluster.accepted), moves, found, wall_s, source)
 
 
 def finished(state: Path, source: str) -> dict[int, Round]:
@@ -119,7 +121,7 @@ def campaign(kills: int, seed: int, state: Path) -> list[Round]:
         rounds.append(entry)
         sys.stderr.write(
             f"round {index + 1}: seed {entry.seed}, {entry.kills} kills, {entry.jobs} jobs, "
-            f"{len(entry.problems)} problems, {entry.wall_s:.1f} s\n"
+            f"{entry.moves} moves, {len(entry.problems)} problems, {entry.wall_s:.1f} s\n"
         )
     return rounds
 
@@ -131,6 +133,7 @@ def summary(rounds: list[Round]) -> dict[str, object]:
         "processes_killed": sum(len(names.split("+")) for entry in rounds for names in entry.killed),
         "rounds": len(rounds),
         "jobs": sum(entry.jobs for entry in rounds),
+        "moves": sum(entry.moves for entry in rounds),
         "problems": [f"seed {entry.seed}: {text}" for entry in rounds for text in entry.problems],
         "wall_s": round(sum(entry.wall_s for entry in rounds), 3),
     }

@@ -128,7 +128,7 @@ def table(figures: Mapping[str, Any]) -> Iterator[str]:
     for run in figures["runs"]:
         name = f"{run['gpus']} GPUs, {run['stream']}"
         if "loss" in run:
-            yield f"{name}: " + _loss_in_words(run["loss"])
+            yield f"{name}: " + loss_in_words(run["loss"])
         if "check" in run:
             found = run["check"]
             yield f"{name}: {found['violations']} violations in {found['decisions']} decisions checked"
@@ -140,7 +140,8 @@ def table(figures: Mapping[str, Any]) -> Iterator[str]:
         yield f"exceeded: {line}"
 
 
-def _loss_in_words(loss: Mapping[str, Any]) -> str:
+def loss_in_words(loss: Mapping[str, Any]) -> str:
+    """What the bounded search loses against the full one."""
     return (
         f"bounded answers score {loss['mean_score']:,} on average where the full search has "
         f"{loss['mean_score_exact']:,}; worse in {loss['worse_pct']} % of {loss['compared']}, "

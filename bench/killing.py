@@ -14,23 +14,30 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.kill_jobs import Planned, plan, problems
+from bench.kill_jobs import Planned, moves, plan, problems
 from manager.wire.client import Client
 from manager.wire.models import JobView
 from placement.lifecycle import ENDED
 from placement.model import CotenantError, Unreachable
+from placement.policies import DEFAULT_POLICY
 
 NODES = ("4xA100-SXM4-80GB", "2xH100-SXM5-80GB")
+CROWDED = ("2xA100-SXM4-80GB", "2xH100-SXM5-80GB")
+"""So few GPUs that jobs are in each other's way, and now and then one is moved."""
 LEASE_S = 20.0
 FENCE_S = 120.0
 START_TIMEOUT_S = 40.0
 END_TIMEOUT_S = 90.0
 JOBS_PER_KILL = 2
+SETTLED_S = 0.3
+"""Jobs of some seconds are moved, too: here nobody has to sit for a minute first."""
 
 _MANAGER = """
 import sys
 from pathlib import Path
 from manager.main import ManagerSettings, serve
+from placement import repartition
+repartition.SETTLED_S = float(sys.argv[6])
 serve(ManagerSettings(data_dir=Path(sys.argv[1]), listen=sys.argv[2], policy=sys.argv[3],
                       lease_s=float(sys.argv[4]), fence_s=float(sys.argv[5])))
 """
@@ -55,7 +62,8 @@ class Cluster:
     """A manager and its agents, each a process of its own."""
 
     root: Path
-    policy: str = "backfill"
+    policy: str = DEFAULT_POLICY
+    nodes: tuple[str, ...] = NODES
     lease_s: float = LEASE_S
     fence_s: float = FENCE_S
     port: int = field(default_factory=_free_port)
@@ -84,15 +92,15 @@ class Cluster:
 
     def names(self) -> list[str]:
         """All processes: the manager and one agent a node."""
-        return ["manager", *(f"node-{index}" for index in range(len(NODES)))]
+        return ["manager", *(f"node-{index}" for index in range(len(self.nodes)))]
 
     def start(self, name: str) -> None:
         """Start a process; it is not waited for."""
         if name == "manager":
             arguments = [_MANAGER, str(self.root / "manager"), f"127.0.0.1:{self.port}", self.policy]
-            arguments += [str(self.lease_s), str(self.fence_s)]
+            arguments += [str(self.lease_s), str(self.fence_s), str(SETTLED_S)]
         else:
-            simulate = NODES[int(name.removeprefix("node-"))]
+            simulate = self.nodes[int(name.removeprefix("node-"))]
             arguments = [_AGENT, self.url, str(self.token_file), name, str(self.root / name), simulate]
         log = self.root / f"{name}.err"
         with log.open("ab") as errors:
@@ -119,7 +127,7 @@ class Cluster:
     def wait_for_nodes(self) -> None:
         """Wait until the manager answers and knows all nodes."""
         with self.client() as client:
-            wait_until(lambda: _nodes_up(client) == len(NODES), START_TIMEOUT_S, "all nodes are up")
+            wait_until(lambda: _nodes_up(client) == len(self.nodes), START_TIMEOUT_S, "all nodes are up")
 
     def kill(self, name: str) -> None:
         """End a process the hard way."""
@@ -173,6 +181,11 @@ class Cluster:
             return problems(
                 client, [(client.job(job_id), planned) for job_id, planned in self.accepted.items()]
             )
+
+    def moves(self) -> int:
+        """How many times a job was moved so far."""
+        with self.client() as client:
+            return sum(moves(client.events(job_id)) for job_id in self.accepted)
 
     def stop(self) -> None:
         """End everything, the jobs first."""

@@ -12,17 +12,22 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.report_decisions import decisions
+from bench.report_fgd import fgd_bound, published_fgd
+from bench.report_line import Line, excess, machine
 from bench.simulator import EXPONENT_LIMIT, RATIO_LIMIT, WALL_LIMITS_S
 
 HEAD = """\
 # Performance
 
 <!-- Written by bench/report.py from docs/performance.jsonl: run `make performance` to measure anew. -->
+"""
 
+SIMULATOR_HEAD = """\
 How fast the simulator replays the Philly trace, in one process and on one core: wall times of the event loop
 with all decisions in it, without the reading of the trace. Beside it the same jobs in a bare simpy program,
 which has one process and one request of a `Resource(512)` for each job and decides nothing.
@@ -30,25 +35,32 @@ which has one process and one request of a `Resource(512)` for each job and deci
 """
 
 
-def page(lines: Sequence[Mapping[str, Any]]) -> str:
-    """The page for these lines of :mod:`bench.all`; other benchmarks stand there as they are."""
+def page(lines: Sequence[Line]) -> str:
+    """The page for these lines of :mod:`bench.all`; of benchmarks that it does not know, the bare figures."""
     parts = [HEAD]
+    if any(line["benchmark"] in _OF_SIMULATOR for line in lines):
+        parts.append(SIMULATOR_HEAD)
     for line in lines:
-        figures = line["figures"]
-        if figures is None or "policies" not in figures:
-            parts.append(
-                f"## {line['benchmark']}\n\n" + ("It failed.\n" if figures is None else _raw(figures))
-            )
+        name, figures = line["benchmark"], line["figures"]
+        if figures is None:
+            parts.append(f"## {name}\n\nIt failed.\n")
+        elif name in _SECTIONS:
+            parts.append("\n".join(_SECTIONS[name](line)) + "\n")
         else:
-            parts.append("\n".join(_simulator(line, figures)) + "\n")
+            parts.append(f"## {name}\n\n{_raw(figures)}")
+    absent = [name for name in _SECTIONS if name not in {line["benchmark"] for line in lines}]
+    if absent:
+        names = ", ".join(f"`{name}`" for name in absent)
+        parts.append(f'Not measured: {names}. `make performance BENCH_ARGS="{absent[0]}"` measures one.\n')
     return "\n".join(parts)
 
 
-def _simulator(line: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[str]:
+def _simulator(line: Line) -> Iterator[str]:
+    figures = line["figures"]
     fast = "with" if figures["compiled"] else "without"
     yield f"## Simulator, {fast} the extra `fast`"
     yield ""
-    yield f"{figures['jobs']:,} jobs on `{figures['cluster']}`, {_machine(line)}."
+    yield f"{figures['jobs']:,} jobs on `{figures['cluster']}`, {machine(line)}."
     yield ""
     yield "| policy | wall time | limit | jobs a second | against bare simpy | limit |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
@@ -63,17 +75,22 @@ def _simulator(line: Mapping[str, Any], figures: Mapping[str, Any]) -> Iterator[
     exponent = figures["growth_exponent"]
     grows = "not measured: too few jobs" if exponent is None else f"jobs to the power of {exponent:.2f}"
     yield f"Growth of the wall time of `fifo`: {grows} (limit {EXPONENT_LIMIT:g})."
-    for excess in figures["exceeded"]:
-        yield f"\n**Above its limit: {excess}.**"
-
-
-def _machine(line: Mapping[str, Any]) -> str:
-    note = f"; {line['note']}" if line.get("note") else ""
-    return f"on a machine with {line['cores']} cores, Python {line['python']}{note}"
+    yield from excess(figures)
 
 
 def _raw(figures: Mapping[str, Any]) -> str:
     return f"```json\n{json.dumps(figures, indent=2)}\n```\n"
+
+
+_OF_SIMULATOR = ("simulator", "simulator-without-fast")
+_SECTIONS: Mapping[str, Callable[[Line], Iterator[str]]] = {
+    **dict.fromkeys(_OF_SIMULATOR, _simulator),
+    "decisions": decisions,
+    "decisions-without-fast": decisions,
+    "published-fgd": published_fgd,
+    "fgd-bound": fgd_bound,
+}
+"""By the names of :data:`bench.all.BENCHMARKS`."""
 
 
 def main() -> int:

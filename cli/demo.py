@@ -34,7 +34,7 @@ EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 @click.option(
     "--capture", type=click.Path(dir_okay=False, path_type=Path), help="Write the screens to this SVG file."
 )
-@click.option("--policy", default="backfill+best-fit", show_default=True, help="Who goes first and where.")
+@click.option("--policy", default="cotenant", show_default=True, help="Who goes first and where.")
 def demo(capture: Path | None, policy: str) -> int:
     """Run the demonstration: two simulated nodes, jobs of three tenants, and what became of them."""
     begun_s = time.monotonic()

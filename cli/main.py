@@ -40,6 +40,7 @@ COMMANDS = {
     "gpus": Entry("cli.gpus", "gpus", "List each share on each GPU, and who holds it."),
     "top": Entry("cli.top", "top", "Watch GPUs and jobs live."),
     "simulate": Entry("cli.simulate", "simulate", "Replay a trace through the same decisions.", plugins=True),
+    "policies": Entry("cli.policies", "policies", "List the policies that can be chosen.", plugins=True),
     "trace": Entry("cli.trace", "trace", "Generate traces."),
     "manager": Entry("cli.manager", "manager", "Run the manager alone.", plugins=True),
     "agent": Entry("cli.agent", "agent", "Run the agent of this node alone.", plugins=True),

@@ -40,7 +40,7 @@ from cli.names import NamingGroup, one_policy
     metavar="NAME",
     multiple=True,
     callback=one_policy,
-    default=("backfill",),
+    default=("cotenant",),
     show_default=True,
     help="Who goes first and where.",
 )

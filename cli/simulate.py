@@ -51,7 +51,7 @@ def _policies(
     "policies",
     metavar="NAME[,NAME...]",
     multiple=True,
-    default=("best-fit",),
+    default=("cotenant",),
     show_default=True,
     callback=_policies,
     help="One run each; repeatable.",

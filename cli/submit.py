@@ -63,7 +63,9 @@ PATIENCE_S = 12.0
 )
 @click.option("--priority", metavar="N", help="Higher goes first.  [default: 0]")
 @click.option(
-    "--preemptible/--no-preemptible", default=None, help="Whether it may be put back.  [default: may]"
+    "--preemptible/--no-preemptible",
+    default=None,
+    help="Whether it may be put back in the queue or moved, and so begin anew.  [default: may]",
 )
 @click.option("--retries", metavar="N", help="How often a failure is tried again.  [default: 0]")
 @click.option("--time-limit", metavar="TIME", help="End it after this time, such as 90s, 15m, 2h.")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from cotenant.plugins import load_plugins
+from placement.policies import DEFAULT_POLICY
 from simulator.engine import SimulationResult
 from simulator.study import StudySpec, run_study
 
@@ -27,7 +28,7 @@ class SimulateOptions(TypedDict, total=False):
 def simulate(
     trace: str | Path | None = None,
     cluster: str | None = None,
-    policy: str = "best-fit",
+    policy: str = DEFAULT_POLICY,
     **more: Unpack[SimulateOptions],
 ) -> SimulationResult:
     """Replay a trace on a cluster under one policy; without a trace, the one that ships.

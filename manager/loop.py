@@ -34,7 +34,7 @@ from placement.model import (
     OperationFailed,
 )
 from placement.options import Options
-from placement.policies import policy_named
+from placement.policies import DEFAULT_POLICY, policy_named
 from placement.scheduler import Scheduler, Snapshot, Step
 
 log = logging.getLogger(__name__)
@@ -54,7 +54,7 @@ RETRY_FIRST_S, RETRY_LAST_S = 0.1, 5.0
 class CoreSettings:
     """Which brain decides: names of a policy and of an interference model."""
 
-    policy: str = "backfill"
+    policy: str = DEFAULT_POLICY
     belief: str = "additive"
     seed: int = 0
 

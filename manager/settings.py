@@ -15,7 +15,7 @@ from manager.store import sqlite_url
 from manager.wire.discovery import write_private
 from placement.interference import model_named
 from placement.model import InvalidAmount, InvalidInput
-from placement.policies import policy_named
+from placement.policies import DEFAULT_POLICY, policy_named
 
 MIN_TOKEN_CHARS = 16
 DATABASE_URL_VARIABLE = "COTENANT_DATABASE_URL"
@@ -36,7 +36,7 @@ class ManagerSettings:
     data_dir: Path
     listen: str = "127.0.0.1:7077"
     database_url: str | None = field(default=None, repr=False)
-    policy: str = "backfill"
+    policy: str = DEFAULT_POLICY
     belief: str = "additive"
     lease_s: float = 15.0
     fence_s: float = 120.0

@@ -48,6 +48,9 @@ PLACEMENTS: dict[str, Callable[[], Placement]] = {
     "miso": Miso,
 }
 
+DEFAULT_POLICY = "cotenant"
+"""Where a user names none.  An order that stands alone still places by best fit: see :func:`policy_named`."""
+
 
 def policy_names() -> tuple[str, ...]:
     """Every name that may stand alone or in a combination."""
@@ -74,7 +77,8 @@ def register(name: str, *, order: Callable[[], OrderPolicy] | None = None,
 def policy_named(spec: str) -> Policy:
     """The policy ``ORDER``, ``PLACEMENT`` or ``ORDER+PLACEMENT``; a placement may be ``PLACEMENT:OPTIONS``.
 
-    An order alone places by best fit; a placement alone orders by skip-ahead FIFO.
+    An order alone places by best fit, so that published orders are compared with the placement that disturbs
+    least; a placement alone orders by skip-ahead FIFO.
 
     Raises:
         UnknownName: nobody registered one of the names.
@@ -107,6 +111,7 @@ def policy_named(spec: str) -> Policy:
 
 
 __all__ = [
+    "DEFAULT_POLICY",
     "ORDERS",
     "PLACEMENTS",
     "Measure",

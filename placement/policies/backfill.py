@@ -12,6 +12,7 @@ class Backfill:
     """
 
     name = "backfill"
+    source = "textbook"
     strict = False
     preemptive = False
     rank_per_s = 0.0

@@ -30,6 +30,7 @@ class Placement:
     Subclasses give a name and :meth:`score`; the rest says what the search has to provide for it.
 
     Attributes:
+        source: where it is published, as users read it.
         any_mode: whether the score weighs the sharing modes against each other; if not, MPS comes before
             time slices, these before MIG slices and those before whole GPUs.
         noise: draw one of the places with the lowest score instead of the first.
@@ -47,6 +48,7 @@ class Placement:
     """
 
     name: ClassVar[str]
+    source: ClassVar[str] = ""
     any_mode: ClassVar[bool] = False
     noise: ClassVar[bool] = False
     weighs: ClassVar[Measure] = Measure.NOTHING

@@ -16,6 +16,7 @@ class Clustering(Placement):
     """
 
     name = "clustering"
+    source = "FGD, ATC'23, section 6.1"
 
     @staticmethod
     def score(at: Offer) -> Any:

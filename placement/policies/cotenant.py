@@ -23,6 +23,7 @@ class Cotenant(Placement):
     """
 
     name = "cotenant"
+    source = "our own"
     any_mode = True
     aligned = True
     gathers = True

@@ -16,6 +16,7 @@ class DotProduct(Placement):
     """
 
     name = "dot-product"
+    source = "FGD, ATC'23, section 6.1"
 
     @staticmethod
     def score(at: Offer) -> Any:

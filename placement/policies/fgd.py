@@ -21,6 +21,7 @@ class Fgd(Placement):
     """
 
     name = "fgd"
+    source = "FGD, ATC'23, section 4"
     weighs = Measure.STRANDED
 
     @staticmethod

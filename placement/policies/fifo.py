@@ -9,6 +9,7 @@ class Fifo:
     """Strict order of submission: while the first does not fit, the others wait behind it."""
 
     name = "fifo"
+    source = "textbook"
     strict = True
     preemptive = False
     rank_per_s = 0.0

@@ -16,6 +16,7 @@ class Gandiva(Pairs):
     """
 
     name = "gandiva"
+    source = "Gandiva, OSDI'18, section 3.3"
     trials = True
     idles = "two profiles whose trial failed are not packed again, nor are jobs without a profile"
     forgets = "running trials begin anew and failed pairs are learned anew"

@@ -25,6 +25,7 @@ class Hived(Placement):
     """
 
     name = "hived"
+    source = "HiveD, OSDI'20"
     options = f"{_FORM}; several with colons between them"
     modes = frozenset({Mode.EXCLUSIVE})
     idles = "a job that may not be preempted waits for a cell of its tenant although other GPUs are idle"

@@ -16,6 +16,7 @@ class Lucid(Pairs):
     """
 
     name = "lucid"
+    source = "Lucid, ASPLOS'23"
     idles = "a pair is not packed whose scores add up to more than 2, or of which too little is known"
 
     def may_pair(self, newcomer: Neighbour, host: Neighbour, gpu_model: str) -> bool:

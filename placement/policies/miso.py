@@ -34,6 +34,7 @@ class Miso(Placement):
     """
 
     name = "miso"
+    source = "MISO, SoCC'22"
     modes = _MODES
     repartitions = True
     recuts = True

@@ -15,6 +15,7 @@ class Packing(Placement):
     """
 
     name = "packing"
+    source = "FGD, ATC'23, section 6.1"
 
     @staticmethod
     def score(at: Offer) -> Any:

@@ -24,6 +24,7 @@ class ParvaGpu(Placement):
     """
 
     name = "parvagpu"
+    source = "ParvaGPU, SC'24"
     any_mode = True
     idles = "an inference job that accepts slices or shares is not given a time slice or a whole GPU"
 

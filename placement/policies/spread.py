@@ -12,6 +12,7 @@ class Spread(Placement):
     """Most compute left on the node, then most left on the GPU."""
 
     name = "spread"
+    source = "textbook"
 
     @staticmethod
     def score(at: Offer) -> Any:

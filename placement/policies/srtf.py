@@ -15,6 +15,7 @@ class Srtf:
     """
 
     name = "srtf"
+    source = "textbook"
     strict = False
     preemptive = True
     rank_per_s = -1.0

@@ -12,6 +12,7 @@ class WorstFit(Placement):
     """The GPU with the most compute left, then the node with the most."""
 
     name = "worst-fit"
+    source = "textbook"
 
     @staticmethod
     def score(at: Offer) -> Any:

@@ -103,7 +103,7 @@ def test_metrics_and_info_are_complete(manager: Running) -> None:
     metrics = manager.client.metrics()
     assert (metrics["jobs_total"], metrics["jobs_completed"], metrics["avg_jct_s"]) == (1, 0, None)
     info = manager.client.info()
-    assert (info.epoch, info.policy, info.database) == (1, "backfill", "sqlite")
+    assert (info.epoch, info.policy, info.database) == (1, "cotenant", "sqlite")
 
 
 def test_errors_of_the_client_are_of_the_tree(manager: Running) -> None:

@@ -60,6 +60,7 @@ def state_of(cluster: Cluster, job_id: str) -> JobState:
 
 def run(cluster: Cluster, script: str) -> JobState:
     with cluster.client() as client:
+        wait_until(lambda: bool(client.info()), 40.0, "the manager answers")  # it may just have been started
         job_id = client.submit(shell(script)).job_id
     return state_of(cluster, job_id)
 

@@ -10,7 +10,7 @@ import pytest
 
 import bench.campaign as campaign_module
 from bench.campaign import Round, campaign, main, source_hash, summary
-from bench.killing import JOBS_PER_KILL, Cluster, kill_round
+from bench.killing import CROWDED, JOBS_PER_KILL, Cluster, kill_round
 from placement.model import InvalidInput
 
 KILLS = 20
@@ -21,7 +21,7 @@ SEED = 2024
 @pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_twenty_kills_lose_nothing_and_run_nothing_twice(tmp_path: Path) -> None:
-    cluster = Cluster(tmp_path / "cluster")
+    cluster = Cluster(tmp_path / "cluster", nodes=CROWDED)
     try:
         cluster.start_all()
         killed = kill_round(cluster, SEED, KILLS)
@@ -60,7 +60,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     def play(seed: int, kills: int, folder: Path) -> Round:
         played.append((seed, kills))
         wrong = ["lost"] * (seed == 8)
-        return Round(seed, kills, ["manager+node-0"] * kills, 2 * kills, wrong, 1.5, source_hash())
+        return Round(seed, kills, ["manager+node-0"] * kills, 2 * kills, 1, wrong, 1.5, source_hash())
 
     monkeypatch.setattr("bench.campaign.play", play)
     return played
@@ -79,6 +79,7 @@ def test_a_campaign_goes_on_where_it_was_cut_short(tmp_path: Path, played: list[
         "processes_killed": 70,
         "rounds": 4,
         "jobs": 70,
+        "moves": 4,
         "problems": ["seed 8: lost"],
         "wall_s": 6.0,
     }
@@ -106,7 +107,7 @@ def test_source_code_that_is_changed_while_it_is_tested_ends_the_campaign(
     monkeypatch.setattr("bench.campaign.source_hash", lambda: next(hashes))
 
     def play(seed: int, kills: int, folder: Path) -> Round:
-        return Round(seed, kills, ["manager"] * kills, 2, [], 1.0, campaign_module.source_hash())
+        return Round(seed, kills, ["manager"] * kills, 2, 0, [], 1.0, campaign_module.source_hash())
 
     monkeypatch.setattr("bench.campaign.play", play)
     state = tmp_path / "rounds.jsonl"

@@ -62,7 +62,7 @@ def test_live_loop_and_simulator_decide_alike(policy: str, tmp_path: Path) -> No
     assert live == simulated_log(given)
 
 
-@pytest.mark.parametrize("policy", ["backfill+moving", "srtf+miso"])
+@pytest.mark.parametrize("policy", ["backfill+moving", "srtf+miso", "cotenant"])
 def test_they_move_the_same_jobs_although_the_manager_dies_all_the_time(policy: str, tmp_path: Path) -> None:
     draw = random.Random(5)
 

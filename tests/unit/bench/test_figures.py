@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import importlib.util
 import json
 import subprocess
 import sys
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from bench import simulator
+from bench.all import BENCHMARKS
 from bench.report import page
+from tests.unit.bench.conftest import write_fgd
 
 ROOT = Path(__file__).parents[3]
 JOBS = 40
@@ -72,7 +75,7 @@ def test_only_a_check_fails_for_a_limit(*, sample, monkeypatch, capsys, words, e
 
 @pytest.fixture
 def sample(tmp_path: Path) -> Path:
-    """A data folder whose Philly trace is a handful of made-up jobs."""
+    """A data folder whose Philly trace is a handful of made-up jobs, and the experiment of FGD with it."""
     lines = ["timestamp,duration,num_gpus,gpu_time,cluster"]
     lines += [
         f"2017-10-09 06:{number:02d}:03,{90 + 7 * number},{1 << number % 4},0,c{number % 3}"
@@ -81,28 +84,81 @@ def sample(tmp_path: Path) -> Path:
     path = tmp_path / simulator.TRACE
     path.parent.mkdir(parents=True)
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
+    (tmp_path / "fgd").mkdir()
+    write_fgd(tmp_path / "fgd")
     return tmp_path
 
 
-def test_every_benchmark_comes_to_its_end_and_onto_the_page(sample):
-    command = [sys.executable, "-m", "bench.all", "--data", str(sample), "--note", "a sample"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
-    assert [line["benchmark"] for line in lines] == ["simulator", "simulator-without-fast"]
-    for line in lines:
-        assert line["figures"]["jobs"] == JOBS
-        assert set(line["figures"]["policies"]) == set(simulator.POLICIES)
-    report = subprocess.run(
-        [sys.executable, "-m", "bench.report"],
-        input=done.stdout,
+def run(*words: str | Path, status: int = 0, text: str | None = None) -> str:
+    done = subprocess.run(
+        [sys.executable, "-m", *map(str, words)],
+        input=text,
         capture_output=True,
         text=True,
         cwd=ROOT,
-        check=True,
-    ).stdout
+        check=False,
+    )
+    assert done.returncode == status, done.stderr
+    return done.stdout if status == 0 else done.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(180)
+@pytest.mark.skipif(importlib.util.find_spec("scipy") is None, reason="the bound needs the extra solvers")
+def test_every_benchmark_comes_to_its_end_and_onto_the_page(sample):
+    printed = run("bench.all", "--sample", "--data", sample, "--note", "a sample")
+    lines = [json.loads(line) for line in printed.splitlines()]
+    assert [line["benchmark"] for line in lines] == list(BENCHMARKS)
+    of = {line["benchmark"]: line["figures"] for line in lines}
+    assert of["simulator"]["jobs"] == of["simulator-without-fast"]["jobs"] == JOBS
+    assert set(of["simulator"]["policies"]) == {"fifo", "srtf"}
+    assert {run["check"]["violations"] for run in of["decisions"]["runs"]} == {0}
+    assert not any(run["compiled"] for run in of["decisions-without-fast"]["runs"])
+    assert list(of["published-fgd"]["workloads"]["default"]) == ["fgd", "cotenant"]
+    assert of["fgd-bound"]["workloads"]["default"]["130"]["bound_pct"] > 90
+    report = run("bench.report", text=printed)
     assert report == page(lines)
     assert report.count("| `srtf` |") == 2
-    assert report.count("; a sample.") == 2
+    assert report.count("a sample.") == 5
+    assert "Not measured" not in report
+    assert "```" not in report, "each has a section of its own"
+
+
+def test_a_new_line_takes_the_place_of_the_old_one(tmp_path):
+    into = tmp_path / "lines.jsonl"
+    for name, figures in (("fgd-bound", "[1]"), ("decisions", "[2]"), ("fgd-bound", "[3]")):
+        (tmp_path / "figures.json").write_text(figures)
+        run("bench.all", "--into", into, "--figures", f"{name}={tmp_path / 'figures.json'}", "--note", name)
+    lines = [json.loads(line) for line in into.read_text().splitlines()]
+    assert [(line["benchmark"], line["figures"], line["note"]) for line in lines] == [
+        ("decisions", [2], "decisions"),
+        ("fgd-bound", [3], "fgd-bound"),
+    ]
+
+
+def test_one_that_fails_is_kept_as_failed_and_the_others_are_run(tmp_path, sample):
+    into = tmp_path / "lines.jsonl"
+    (sample / "fgd" / "openb_node_list_gpu_node.csv").unlink()
+    words = ["bench.all", "--sample", "--data", sample, "--into", into, "published-fgd", "simulator"]
+    run(*words, status=1)
+    lines = [json.loads(line) for line in into.read_text().splitlines()]
+    assert [(line["benchmark"], line["figures"] is None) for line in lines] == [
+        ("simulator", False),
+        ("published-fgd", True),
+    ]
+    assert "## published-fgd\n\nIt failed.\n" in page(lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["hope"], "there is no benchmark 'hope'; choose among simulator, "),
+        (["--figures", "hope=x"], "there is no benchmark 'hope'"),
+        (["--figures", "decisions=nowhere.json"], "--figures decisions=nowhere.json: [Errno 2]"),
+    ],
+)
+def test_what_cannot_be_run_or_taken(words, said):
+    assert said in run("bench.all", *words, status=2)
 
 
 def test_the_page_names_cores_limits_and_excess():
@@ -110,7 +166,7 @@ def test_the_page_names_cores_limits_and_excess():
     text = page(
         [
             {**line, "figures": figures(exceeded=["fifo: wall_s is 9, above 8"])},
-            {**line, "figures": figures(compiled=False)},
+            {**line, "benchmark": "simulator-without-fast", "figures": figures(compiled=False)},
             {**line, "benchmark": "broken", "figures": None},
             {**line, "benchmark": "another", "figures": {"answers_per_s": 7}},
         ]
@@ -124,6 +180,94 @@ def test_the_page_names_cores_limits_and_excess():
     assert "**Above its limit: fifo: wall_s is 9, above 8.**" in text
     assert "## broken\n\nIt failed.\n" in text
     assert '"answers_per_s": 7' in text
+
+
+def of_run(**fields: Any) -> dict[str, Any]:
+    run = {"gpus": 100_000, "stream": "raw", "policy": "cotenant", "mode": "bounded", "compiled": True}
+    times = {"p50_us": 150.4, "p99_us": 2500.0, "wall_p99_us": 2600.0, "decisions_per_s": 5000.0}
+    return {**run, **times, "rss_mib": 433.2, **fields}
+
+
+def test_the_section_of_decisions():
+    loss = {"mean_score": 7.5, "mean_score_exact": 5.0, "worse_pct": 12.5, "compared": 40}
+    more = {"loss": {**loss, "extra_no_fits": 1, "decisions": 60}}
+    more["check"] = {"decisions": 2000, "violations": 0, "first": []}
+    runs = [of_run(**more), of_run(gpus=10_000), of_run(compiled=False), of_run(policy="fgd")]
+    measured = {"runs": runs[:2], "growth_exponent": {"raw": 0.123}, "exceeded": ["raw: p99_us is 2500"]}
+    line = {"benchmark": "decisions", "cores": 2, "python": "3.11.9", "note": "quiet"}
+    text = page([{**line, "figures": measured}])
+    assert "## Decisions, with the extra `fast`\n" in text
+    assert "on a machine with 2 cores, Python 3.11.9; quiet." in text
+    assert (
+        "| 100,000 | raw | 150 µs | 200 µs | 2,500 µs | 2,000 µs | 2,600 µs | 5,000 | 433 MiB | 600 MiB |"
+        in text
+    )
+    assert "| 10,000 | raw | 150 µs | - | 2,500 µs | - | 2,600 µs | 5,000 | 433 MiB | - |" in text
+    assert "- 100,000 GPUs, raw: bounded answers score 7.5 on average where the full search has 5.0;" in text
+    assert "- 100,000 GPUs, raw: 0 violations in 2,000 decisions checked.\n" in text
+    assert "- Growth of p50, raw: GPUs to the power of 0.12 (limit 0.3 with `fast`).\n" in text
+    assert "**Above its limit: raw: p99_us is 2500.**" in text
+    text = page([{**line, "figures": {"runs": runs[2:3], "growth_exponent": {"raw": None}, "exceeded": []}}])
+    assert "## Decisions, without the extra `fast`\n" in text
+    assert "Growth of p50, raw: not measured: one size" in text
+    text = page([{**line, "figures": {"runs": runs[3:], "growth_exponent": {}, "exceeded": []}}])
+    assert "Policy `fgd`;" in text
+    assert "| 100,000 | raw | 150 µs | - |" in text, "the limits are those of the default policy"
+
+
+def at(alloc: float | None, published: float | None, frag: float | None = 4.0) -> dict[str, float | None]:
+    return {
+        "alloc_pct": alloc,
+        "published_alloc_pct": published,
+        "frag_pct": frag,
+        "published_frag_pct": published and 4.1,
+    }
+
+
+def test_the_sections_of_the_experiment_of_fgd():
+    curves = {
+        "default": {
+            "fgd": {"95": at(95.0, 95.25), "100": at(95.5, 95.25)},
+            "cotenant": {"100": at(96.3, None)},
+        },
+        "other": {"fgd": {"100": at(None, 87.0, None), "130": at(90.0, 90.125)}},
+    }
+    measured = {"workloads": curves, "seeds": [42, 43], "wall_s_per_run": 1.85, "exceeded": ["too far"]}
+    bound = {"seed": 42, "workloads": {"default": {"100": {"bound_pct": 96.91, "published_fgd_pct": 95.23}}}}
+    bound["workloads"]["other"] = {"110": {"bound_pct": 98.0, "published_fgd_pct": None}}
+    line = {"cores": 2, "python": "3.11.9", "note": None}
+    text = page(
+        [
+            {**line, "benchmark": "published-fgd", "figures": measured},
+            {**line, "benchmark": "fgd-bound", "figures": bound},
+        ]
+    )
+    for row in (
+        "medians of 2 seeds, in brackets the published ones, on a machine with 2 cores, Python 3.11.9.",
+        "| workload | fgd | cotenant |\n| --- | ---: | ---: |\n| `default` | 95.50 (95.25) | 96.30 |",
+        "| `other` | - (87.00) | - |",
+        "| `default` | 4.00 (4.10) | 4.00 |",
+        "| `fgd` | - | - | 95.00 (95.25) | 95.50 (95.25) | - | - |",
+        "| `fgd` | 0.250 | 0.5 | 0.100 | 0.7 |",
+        "| `cotenant` | - | - | - | - |",
+        "A run of `fgd` on `default` takes 1.85 s (limit 3 s).",
+        "**Above its limit: too far.**",
+        "| workload | 100 % arrived | 110 % arrived |",
+        "| `default` | 96.91 (95.23) | - |",
+        "| `other` | - | 98.00 |",
+    ):
+        assert row in text
+    assert text.count("while pods arrive") == 1, "the whole way is shown of the default workload"
+
+
+def test_the_page_says_what_was_not_measured():
+    line = {"benchmark": "simulator", "cores": 2, "python": "3.11.9", "note": None}
+    text = page([{**line, "figures": figures()}])
+    absent = ", ".join(f"`{name}`" for name in list(BENCHMARKS)[1:])
+    assert text.endswith(
+        f'\nNot measured: {absent}. `make performance BENCH_ARGS="simulator-without-fast"` measures one.\n'
+    )
+    assert page([]).count("How fast the simulator") == 0
 
 
 def test_the_page_is_that_of_the_lines_beside_it():

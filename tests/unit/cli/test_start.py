@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import subprocess
 import sys
@@ -14,10 +15,13 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
+import cotenant
 from agent.main import AgentSettings
 from cli import failures
 from cli.main import COMMANDS, cli, main
+from manager.loop import CoreSettings
 from manager.settings import ManagerSettings
+from placement.policies import DEFAULT_POLICY, policy_named
 from simulator.study import StudySpec
 from simulator.synthetic import SyntheticSpec
 
@@ -128,6 +132,26 @@ def test_options_that_are_handed_on_are_settings_of_that_name():
     assert _arguments(generate) - {"file", "arrivals"} <= _fields(SyntheticSpec)
     assert _arguments(manager) - {"lease", "fence"} <= _fields(ManagerSettings)
     assert _arguments(agent) <= _fields(AgentSettings)
+
+
+def _default_policy(command: click.Command) -> str:
+    (default,) = {
+        parameter.default if isinstance(parameter.default, str) else ",".join(parameter.default)
+        for parameter in command.params
+        if parameter.name in ("policy", "policies")
+    }
+    return default
+
+
+def test_who_names_no_policy_gets_the_same_one_everywhere(tmp_path):
+    from cli.demo import demo
+    from cli.manager import manager
+    from cli.simulate import simulate
+
+    assert [_default_policy(command) for command in (manager, simulate, demo)] == [DEFAULT_POLICY] * 3
+    assert CoreSettings().policy == ManagerSettings(tmp_path).policy == DEFAULT_POLICY
+    assert inspect.signature(cotenant.simulate).parameters["policy"].default == DEFAULT_POLICY
+    assert policy_named(DEFAULT_POLICY).name == "cotenant"
 
 
 @pytest.mark.parametrize(

@@ -110,9 +110,10 @@ def test_the_example_compares_policies(capsys, monkeypatch):
 
     example = Path(__file__).parents[3] / "examples" / "small-first" / "small_first.py"
     monkeypatch.setattr(policies, "ORDERS", dict(policies.ORDERS))
+    policies.register("small-first", order=Largest)  # the plug-in of that name is installed as well
     runpy.run_path(str(example), run_name="__main__")
     assert [line.split()[0] for line in capsys.readouterr().out.splitlines()] == [
         "fifo",
         "backfill",
-        "small-first",
+        "mine",
     ]

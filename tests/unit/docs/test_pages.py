@@ -16,7 +16,12 @@ from cli.main import cli
 from placement.report import Metrics
 
 ROOT = Path(__file__).parents[3]
-PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md")])
+PAGES = sorted(
+    [
+        *ROOT.glob("*.md"),
+        *(page for folder in ("docs", "examples", "helm") for page in ROOT.glob(f"{folder}/**/*.md")),
+    ]
+)
 
 
 def test_the_page_of_a_jobs_life_is_that_of_the_transition_table():
