@@ -14,9 +14,9 @@ HORIZON_S = 300
 """A change of mode is spread over so many seconds; as long as a move has to pay off (docs/decisions/0009)."""
 
 
-OUTLASTING = 300
-"""Thousandths of a GPU, times 3, for each step of :attr:`Offer.outlasts`: from 100 to 1000 whole GPUs wait a
-tenth less (bench/lifetimes.py)."""
+OUTLASTING = 100
+"""Thousandths of a GPU, times 3, for each step of :attr:`Offer.outlasts`.  The least with which jobs for whole
+GPUs wait less in bench/lifetimes.py; three times as much gains no more, and shares wait longer."""
 
 
 class Cotenant(Placement):
