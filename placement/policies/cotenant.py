@@ -15,8 +15,8 @@ HORIZON_S = 300
 
 
 OUTLASTING = 100
-"""Thousandths of a GPU, times 3, for each step of :attr:`Offer.outlasts`.  The least with which jobs for whole
-GPUs wait less in bench/lifetimes.py; three times as much gains no more, and shares wait longer."""
+"""Thousandths of a GPU, times 3, for each step of :attr:`Offer.outlasts`.  A small gain with a price: see
+docs/decisions/0011."""
 
 
 class Cotenant(Placement):
