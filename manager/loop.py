@@ -71,6 +71,7 @@ class CoreSettings:
             events=image.events,
             decisions=image.decisions,
             price_levels=image.price_levels,
+            run_times=image.run_times,
         )
         scheduler = Scheduler.restore(
             policy_named(self.policy), model_named(self.belief), snapshot, Options(seed=self.seed)
@@ -360,6 +361,7 @@ class Loop:
             core_events=scheduler.events,
             core_decisions=scheduler.decisions,
             price_levels=scheduler.price_levels,
+            run_times=step.run_times,
         )
         brain.versions.update(self._store.steps.commit(write, brain.versions))
         self.counters.steps += 1

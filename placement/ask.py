@@ -135,7 +135,7 @@ class Demand:
     """What one worker asks for and who asks; equal demands are one object, kept by the search.
 
     ``asker`` is the tenant where it matters (isolation), else None; ``rows`` are the only nodes that will do,
-    None for all.
+    None for all; ``lifetime`` is how long the job lasts where the policy weighs that, else 0.
     """
 
     request: Request
@@ -144,6 +144,7 @@ class Demand:
     crowd: Crowd
     ask: Ask | None = None
     rows: Ints | None = None
+    lifetime: int = 0
 
 
 def compile_ask(
@@ -174,6 +175,7 @@ def compile_ask(
         sheet.least_milli[k.MPS_RANK],
         sheet.least_milli[k.TIMESLICE_RANK],
         sheet.profiles,
+        0,
     ]
     terms = np.array(sheet.terms, np.int64).reshape(k.RANKS, -1, k.TERM_COLUMNS)
     return Ask(request, profile, sheet.needs, np.array(entries, np.int64), terms, entries, cluster.generation)

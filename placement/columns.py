@@ -36,9 +36,11 @@ EMPTY, EXCLUSIVE, MIG, MPS, TIMESLICE, ABSENT = range(6)
     PRESSURE_2,
     SENSITIVITY,
     SENSITIVITY_2,
-) = range(14)
-"""Columns of a GPU.  USABLE: which usual requests could use it; the last four: sums over its residents."""
-GPU_COLUMNS = 14
+    LASTING,
+) = range(15)
+"""Columns of a GPU.  USABLE: which usual requests could use it; the four after it: sums over its residents;
+LASTING: the longest lifetime among those who share it, 0 without any, :data:`UNTOLD` if none is known."""
+GPU_COLUMNS = 15
 
 CPU_FREE, RAM_FREE, FREE_SUM, EMPTIES, UP, SIZE, SHAPES, MODELS, MOST_MPS, MOST_TIMESLICE, PLACEABLE = range(
     11
@@ -60,10 +62,15 @@ NODE_COLUMNS = 11
     LEAST_MPS,
     LEAST_TIMESLICE,
     PROFILES,
-) = range(12)
+    LIFETIME,
+) = range(13)
 """Entries of a compiled request.  OFFERED: mask of the ranks of modes that some GPU could serve; SERVED_BY:
-mask of GPU kinds; the least compute per GPU by mode, and the mask of MIG profiles that would do."""
-ASK_ENTRIES = 12
+mask of GPU kinds; the least compute per GPU by mode, and the mask of MIG profiles that would do; LIFETIME:
+how long the job lasts, see placement.lifetimes, 0 if unknown or not to be weighed."""
+ASK_ENTRIES = 13
+
+UNTOLD = 9
+"""Beyond every lifetime: nobody is known to outlast those of whom nothing is known."""
 
 STRANDED, FORGONE = 1, 2
 """What a policy weighs, see Placement.weighs."""

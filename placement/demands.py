@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from placement import columns as k
 from placement.ask import Ask, Crowd, Demand, compile_ask
 from placement.cluster import Cluster
 from placement.interference import InterferenceModel
@@ -16,8 +17,8 @@ MAX_CROWDS = 1 << 16
 
 _KEPT_BY_IDENTITY = 4096
 
-_Key = tuple[Request, str | None]
-"""A request and the name of the profile that goes with it."""
+_Key = tuple[Request, str | None, int]
+"""A request, the name of the profile that goes with it, and the lifetime of the job where that is weighed."""
 
 
 class Demands:
@@ -31,8 +32,8 @@ class Demands:
         self._most_crowds = MAX_CROWDS
         self.alive = 0
         """How many jobs are alive."""
-        self._demands: dict[tuple[Request, str | None, str | None], Demand] = {}
-        self._recent: dict[tuple[int, int, str | None], Demand] = {}
+        self._demands: dict[tuple[_Key, str | None], Demand] = {}
+        self._recent: dict[tuple[int, int, str | None, int], Demand] = {}
         self._asks: dict[_Key, Ask] = {}
 
     def demand(self, job: Job, profile: Profile | None) -> Demand:
@@ -41,17 +42,19 @@ class Demands:
         isolates = self._cluster.isolated_gpus or request.isolation is Isolation.TENANT
         asker = job.tenant if isolates else None
         # Hashing a request costs more than a look: the very same object is recognised by its identity.
-        same = (id(request), id(profile), asker)
+        lifetime = self._lifetime(job)
+        same = (id(request), id(profile), asker, lifetime)
         demand = self._recent.get(same)
         if demand is not None and demand.request is request and demand.profile is profile:
             return demand
-        key = (request, job.profile, asker)
+        key = ((request, job.profile, lifetime), asker)
         demand = self._demands.get(key)
         if demand is None or demand.profile is not profile:
             while len(self._demands) >= MAX_ASKS:
                 del self._demands[next(iter(self._demands))]
-            crowd = self._crowd(request, job.profile)
-            demand = self._demands[key] = Demand(request, profile, asker, crowd)
+            crowd = self._crowd(key[0])
+            demand = Demand(request, profile, asker, crowd, lifetime=lifetime)
+            self._demands[key] = demand
         if demand.request is request:
             if len(self._recent) >= _KEPT_BY_IDENTITY:
                 self._recent.clear()
@@ -60,23 +63,26 @@ class Demands:
 
     def entered(self, job: Job) -> None:
         """A job is alive from now on: requests that several live jobs make are worth a row of scores."""
-        self._crowd(self._placement.asks(job), job.profile).size += 1
+        self._crowd((self._placement.asks(job), job.profile, self._lifetime(job))).size += 1
         self.alive += 1
 
-    def _crowd(self, request: Request, profile: str | None) -> Crowd:
-        crowd = self._crowds.get((request, profile))
+    def _lifetime(self, job: Job) -> int:
+        return int(job.lifetime) if self._placement.weighs_lifetimes else 0
+
+    def _crowd(self, key: _Key) -> Crowd:
+        crowd = self._crowds.get(key)
         if crowd is None:
             if len(self._crowds) >= self._most_crowds:
                 # Those that nobody asks for any more go, and with them all that may still refer to them.
-                self._crowds = {key: crowd for key, crowd in self._crowds.items() if crowd.size}
+                self._crowds = {each: crowd for each, crowd in self._crowds.items() if crowd.size}
                 self._most_crowds = 2 * len(self._crowds) + MAX_CROWDS
                 self.forget()
-            crowd = self._crowds[request, profile] = Crowd()
+            crowd = self._crowds[key] = Crowd()
         return crowd
 
     def left(self, job: Job) -> None:
         """A job has ended."""
-        crowd = self._crowds.get((self._placement.asks(job), job.profile))
+        crowd = self._crowds.get((self._placement.asks(job), job.profile, self._lifetime(job)))
         if crowd is not None:
             crowd.size -= 1
             self.alive -= 1
@@ -97,12 +103,13 @@ class Demands:
         return ask
 
     def _compiled_once(self, demand: Demand) -> Ask:
-        key = (demand.request, None if demand.profile is None else demand.profile.name)
+        key = (demand.request, None if demand.profile is None else demand.profile.name, demand.lifetime)
         ask = self._asks.get(key)
         if ask is None or ask.generation != self._cluster.generation:
             while len(self._asks) >= MAX_ASKS:
                 del self._asks[next(iter(self._asks))]
             ask = compile_ask(demand.request, demand.profile, self._cluster, self._placement, self._belief)
             ask.sweeps = self._cluster.neighbourhoods.sweeps
+            ask.entries[k.LIFETIME] = ask.plain[k.LIFETIME] = demand.lifetime
             self._asks[key] = ask
         return ask

@@ -104,7 +104,7 @@ class Figures:
         model, memory_bytes = self.kinds[kind]
         mode = MODE_CODE[lodgings[0].share.mode]
         milli, memory, tenant, isolated = WHOLE_GPU_MILLI, limit(memory_bytes), k.NOBODY, 0
-        pressure = pressure_2 = sensitivity = sensitivity_2 = 0
+        pressure = pressure_2 = sensitivity = sensitivity_2 = lasting = 0
         for lodging in lodgings:
             share, pull = lodging.share, lodging.coupling
             milli -= share.compute_milli
@@ -116,6 +116,7 @@ class Figures:
             pressure_2 += pull.pressure[1]
             sensitivity += pull.sensitivity[0]
             sensitivity_2 += pull.sensitivity[1]
+            lasting = max(lasting, lodging.holder.lifetime)
         mig = 0
         if mode == k.MIG:
             mig, milli = self._cut(kind, lodgings)
@@ -125,7 +126,7 @@ class Figures:
         usable = self._usable(kind, mode, (mig, len(lodgings)), (milli, memory)) if self._weighs else 0
         return (
             *(mode, mig, len(lodgings), kind, tenant, int(isolated), place, milli, memory, usable),
-            *(pressure, pressure_2, sensitivity, sensitivity_2),
+            *(pressure, pressure_2, sensitivity, sensitivity_2, lasting or k.UNTOLD),
         )
 
     def _cut(self, kind: int, lodgings: Sequence[Lodging]) -> tuple[int, int]:

@@ -93,6 +93,15 @@ def may_hold(node: Row, ask: Row) -> bool:
 
 
 @register_jitable
+def outlasting(gpu: Row, ask: Row) -> int:
+    """How much later a GPU would be empty, in classes of lifetime, see Offer.outlasts."""
+    lasting, lifetime = gpu[k.LASTING], ask[k.LIFETIME]
+    if lasting == 0:
+        return 1 if lifetime > 0 else 0
+    return max(lifetime - lasting + 1, 0)
+
+
+@register_jitable
 def _gpu_offer(
     gpu: Row, node: Row, ask: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]
 ) -> Offer:
@@ -127,6 +136,7 @@ def _gpu_offer(
         (term[k.SENSES] * gpu[k.PRESSURE] + term[k.SENSES_2] * gpu[k.PRESSURE_2]) // 1000,
         (term[k.PRESSES] * gpu[k.SENSITIVITY] + term[k.PRESSES_2] * gpu[k.SENSITIVITY_2]) // 1000,
         term[k.PRICE] if empty else 0,
+        outlasting(gpu, ask),
     )
 
 
@@ -175,7 +185,7 @@ def _bare_offer(gpus: Table, node: Row, ask: Row, kind: int, mix: Row) -> Offer:
         forgone = w.lost_beside(node, 0, kind, w.standing(node, ask, mix), mix)
         forgone += w.lost_to_several(node, ask, kind, 0, mix)
     rest = (node[k.FREE_SUM], ask[k.CPU], cpu, ram, size, empties, 0, 0, 0, shapes, strand, forgone)
-    return Offer(0, 0, 0, *rest, 0, 0, 0)
+    return Offer(0, 0, 0, *rest, 0, 0, 0, 0)
 
 
 @register_jitable
@@ -307,6 +317,7 @@ def _whole_offer(gpus: Table, node: Row, ask: Row, tables: Tables) -> Offer:
         0,
         0,
         0,
+        wanted if ask[k.LIFETIME] > 0 else 0,
     )
 
 
@@ -325,6 +336,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
     suffered = 0
     inflicted = 0
     price = 0
+    outlasts = 0
     last = -k.BAD
     last_within = -k.BAD
     last_j = -1
@@ -332,7 +344,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         best = k.BAD
         best_within = k.BAD
         best_j = -1
-        pick = Offer(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        pick = Offer(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
         for j in range(len(gpus)):
             gpu = gpu_of(gpus, j)
             term = term_of(tables[0], rank, gpu[k.MODEL])
@@ -361,6 +373,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         suffered += pick.suffered
         inflicted += pick.inflicted
         price += pick.price
+        outlasts += pick.outlasts
     cpu, ram = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM]
     return Offer(
         rank,
@@ -381,6 +394,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         suffered,
         inflicted,
         price,
+        outlasts,
     )
 
 

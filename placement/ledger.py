@@ -70,4 +70,5 @@ class Ledger:
             request.isolation is Isolation.TENANT,
             request.cpu_milli,
             request.ram_bytes,
+            int(job.lifetime),
         )

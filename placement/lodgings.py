@@ -33,6 +33,8 @@ class Holder:
     isolating: bool = False
     cpu_milli: int = 0
     ram_bytes: int = 0
+    lifetime: int = 0
+    """Its class, see :class:`placement.model.Lifetime`; 0 if unknown."""
 
 
 class Lodging:

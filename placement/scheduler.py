@@ -16,6 +16,7 @@ from placement.explain import explain_placed, explain_waiting, rejection
 from placement.interference import InterferenceModel, NoInterference
 from placement.ledger import Ledger
 from placement.lifecycle import ENDED, HOLDING, JobRecord, JobState, Move, Transition
+from placement.lifetimes import Lifetimes, RunTimes
 from placement.lodgings import Tenancy
 from placement.model import (
     Command,
@@ -59,12 +60,13 @@ _FIRST = frozenset({NodeJoined, NodeLost, NodeFenced, ProfileDefined})
 class Step:
     """What one call decided: moves of jobs, and what shall be done, both in order.
 
-    ``changed`` are the jobs whose records are no longer what they were.
+    ``changed`` are the jobs whose records are no longer what they were, ``run_times`` what was learnt anew.
     """
 
     transitions: tuple[Transition, ...]
     commands: tuple[Command, ...]
     changed: frozenset[str] = frozenset()
+    run_times: tuple[RunTimes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +79,7 @@ class Snapshot:
     events: int = 0
     decisions: int = 0
     price_levels: tuple[int, ...] = ()
+    run_times: tuple[RunTimes, ...] = ()
 
 
 class Scheduler:
@@ -94,6 +97,7 @@ class Scheduler:
         self._fits_bare: dict[tuple[Demand, int], bool] = {}
         # Gangs whose workers are drawn or choose each other may fit in one try and not in another.
         self._gangs_vary = policy.placement.noise or policy.placement.judges_company
+        self._lifetimes = Lifetimes(on=policy.placement.weighs_lifetimes)
         self._ledger = Ledger()
         self._attempts = Attempts(self._ledger)
         self._placer = Placer(self._ledger, self._attempts, policy, self._search)
@@ -124,10 +128,11 @@ class Scheduler:
         self._placer.decide(now_s, self._reject)
         if self._impatient:
             self._turn_away(now_s)
-        step = Step(*self._ledger.close_page())
-        for transition in step.transitions:
-            if transition.after in ENDED:
-                self._search.left(self.record(transition.job_id).job)
+        page = self._ledger.close_page()
+        ended = [self.record(transition.job_id) for transition in page[0] if transition.after in ENDED]
+        for record in ended:
+            self._search.left(record.job)
+        step = Step(*page, self._lifetimes.learn(ended))
         if self.decisions != before and self.decisions // REVIEW_EVERY != before // REVIEW_EVERY:
             self._search.tidy()
             self._search.review_prices()
@@ -190,7 +195,7 @@ class Scheduler:
         job = event.job
         if self._ledger.find(job.job_id) is not None:
             return
-        record = JobRecord(job)
+        record = JobRecord(self._lifetimes.given(job))
         self._enter(record)
         self._ledger.note(Transition(job.job_id, 0, None, JobState.QUEUED, now_s))
         if self.cluster.members and not self._could_ever_fit(record):
@@ -319,7 +324,8 @@ class Scheduler:
         nodes = tuple((node, self.available(node.node_id)) for node in self.cluster.announced)
         records = tuple(record for record in self._ledger if record.state not in ENDED)
         profiles = tuple(self._ledger.profiles.values())
-        return Snapshot(nodes, profiles, records, self.events, self.decisions, self.price_levels)
+        counts = self.events, self.decisions
+        return Snapshot(nodes, profiles, records, *counts, self.price_levels, self._lifetimes.known)
 
     @classmethod
     def restore(
@@ -347,4 +353,5 @@ class Scheduler:
                 self._placer.line_up(record)
         self.events, self._placer.decisions = snapshot.events, snapshot.decisions
         self._search.prices.levels = snapshot.price_levels
+        self._lifetimes.recall(snapshot.run_times)
         return self

@@ -203,6 +203,7 @@ class Search:
         request = job.request
         probe = Holder("", job.tenant, demand.profile, request.max_slowdown, cpu_milli=request.cpu_milli)
         probe = replace(probe, ram_bytes=request.ram_bytes, isolating=request.isolation is Isolation.TENANT)
+        probe = replace(probe, lifetime=demand.lifetime)
         most = 0
         for attempt in self._attempts(demand, job, or_most=True):
             if most < job.workers:

@@ -58,7 +58,7 @@ def _bare(sight: Sight) -> Ints:
     size, empties, shapes = node[:, k.SIZE], node[:, k.EMPTIES], node[:, k.SHAPES]
     rest = (node[:, k.FREE_SUM], zero + ask[k.CPU], cpu, ram, size, empties, zero, zero, zero, shapes)
     strand, lost = zero + stranding_of_whole(sight), zero + forgone_bare(sight)
-    value: Ints = zero + sight.scores[0](Offer(zero, zero, zero, *rest, strand, lost, zero, zero, zero))
+    value: Ints = zero + sight.scores[0](Offer(zero, zero, zero, *rest, strand, lost, zero, zero, zero, zero))
     return value
 
 
@@ -149,7 +149,13 @@ def _offer(sight: Sight, rank: int, fitted: tuple[Ints, Ints], sums: Sums | None
         suffered // 1000,
         inflicted // 1000,
         term[..., k.PRICE] * empty,
+        _outlasting(gpu, ask),
     )
+
+
+def _outlasting(gpu: Ints, ask: Ints) -> Ints:
+    lasting, lifetime = gpu[..., k.LASTING], ask[k.LIFETIME]
+    return np.where(lasting == 0, int(lifetime > 0), np.maximum(lifetime - lasting + 1, 0))
 
 
 def _scored(sight: Sight, rank: int, sums: Sums | None) -> tuple[Bools, Ints, Ints, Offer]:
@@ -235,6 +241,7 @@ def _together(offer: Offer, order: Ints, sight: Sight) -> Offer:
         total(offer.suffered),
         total(offer.inflicted),
         total(offer.price),
+        total(offer.outlasts),
     )
 
 
@@ -262,4 +269,5 @@ def _whole_offer(sight: Sight) -> Offer:
         zero,
         zero,
         zero,
+        zero + int(ask[k.LIFETIME] > 0) * wanted,
     )

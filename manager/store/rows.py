@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from manager.wire.agent_models import CommandKind
 from manager.wire.models import JobSpec
 from placement.lifecycle import JobRecord, Transition
+from placement.lifetimes import RunTimes
 from placement.model import Assignment, Event, Node
 
 
@@ -104,6 +105,7 @@ class StepWrite:
     core_events: int = 0
     core_decisions: int = 0
     price_levels: tuple[int, ...] = ()
+    run_times: tuple[RunTimes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,8 @@ from manager.store.database import Database, StaleWrite, Superseded
 from manager.store.intake import put_command
 from manager.store.rows import InboxRow, NodeState, Quarantined, StepWrite
 from placement.lifecycle import ENDED, JobRecord, JobState, Move, Transition
-from placement.model import JobSubmitted, Node, OperationFailed, Profile
+from placement.lifetimes import RunTimes
+from placement.model import JobKind, JobSubmitted, Lifetime, Node, OperationFailed, Profile
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class CoreImage:
     decisions: int
     now_s: float
     price_levels: tuple[int, ...] = ()
+    run_times: tuple[RunTimes, ...] = ()
 
 
 class Steps:
@@ -94,6 +96,7 @@ class Steps:
                 decisions=state.core_decisions,
                 now_s=state.now_s,
                 price_levels=tuple(map(int, json.loads(state.price_levels))),
+                run_times=_run_times(connection),
             )
 
     def pending(self, limit: int) -> list[InboxRow]:
@@ -123,6 +126,7 @@ class Steps:
             _append_transitions(connection, step.transitions)
             _change_nodes(connection, step.nodes)
             _pair(connection, step.neighbours)
+            _learn(connection, step.run_times)
             for entry in step.commands:
                 put_command(connection, entry)
             return new_versions
@@ -226,6 +230,23 @@ def _pair(connection: Connection, pairs: frozenset[tuple[str, str]]) -> None:
         known = set(connection.execute(query).scalars())
         for other in sorted(other for job_id, other in wanted if job_id == one and other not in known):
             connection.execute(insert(t.neighbours).values(job_id=one, neighbour_id=other))
+
+
+def _learn(connection: Connection, run_times: Iterable[RunTimes]) -> None:
+    for each in run_times:
+        origin = {"tenant": each.tenant, "kind": each.kind.value}
+        values = {"lifetimes": "".join(str(int(lifetime)) for lifetime in each.lifetimes)}
+        mine = (t.run_times.c.tenant == each.tenant) & (t.run_times.c.kind == each.kind.value)
+        if connection.execute(update(t.run_times).where(mine).values(values)).rowcount == 0:
+            connection.execute(insert(t.run_times).values(origin | values))
+
+
+def _run_times(connection: Connection) -> tuple[RunTimes, ...]:
+    rows = connection.execute(select(t.run_times).order_by(t.run_times.c.tenant, t.run_times.c.kind))
+    return tuple(
+        RunTimes(row.tenant, JobKind(row.kind), tuple(Lifetime(int(digit)) for digit in row.lifetimes))
+        for row in rows
+    )
 
 
 def _reject(connection: Connection, job_id: str, error: str, at_s: float) -> None:

@@ -47,6 +47,15 @@ manager_state = Table(
 its prices (JSON); and a random id of the database, so that an agent notices when its journal belongs to
 another one."""
 
+run_times = Table(
+    "run_times",
+    metadata,
+    Column("tenant", NAME, primary_key=True),
+    Column("kind", String(16), primary_key=True),
+    Column("lifetimes", Text, nullable=False),
+)
+"""What the core has learnt of how long jobs last: one digit per ended job, the latest last."""
+
 jobs = Table(
     "jobs",
     metadata,

@@ -37,7 +37,18 @@ from placement.model.events import (
     WorkerStarted,
 )
 from placement.model.hardware import KNOWN_GPU_MEMORY_BYTES, Gpu, Node, model_matches, node_from_short_form
-from placement.model.job import ANY_MODE, Devices, Isolation, Job, JobKind, Level, Mode, Request, Together
+from placement.model.job import (
+    ANY_MODE,
+    Devices,
+    Isolation,
+    Job,
+    JobKind,
+    Level,
+    Lifetime,
+    Mode,
+    Request,
+    Together,
+)
 from placement.model.outcome import Explanation, Outcome, Reason
 from placement.model.profile import Profile
 from placement.model.share import Assignment, Share
@@ -66,6 +77,7 @@ __all__ = [
     "JobKind",
     "JobSubmitted",
     "Level",
+    "Lifetime",
     "Mode",
     "Node",
     "NodeFenced",

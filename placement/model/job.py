@@ -42,6 +42,16 @@ class JobKind(enum.Enum):
     INTERACTIVE = "interactive"
 
 
+class Lifetime(enum.IntEnum):
+    """How long a job holds its shares, roughly."""
+
+    UNKNOWN = 0
+    BELOW_1_H = 1
+    BELOW_10_H = 2
+    BELOW_100_H = 3
+    LONGER = 4
+
+
 ANY_MODE = frozenset(Mode)
 
 
@@ -159,7 +169,8 @@ class Job:
 
     ``submit_s`` is in the manager's (or the simulator's) seconds; ``sequence`` is the order of arrival and
     breaks every tie.  ``duration_s`` is what the policies may know of the solo run time, None if unknown.
-    ``immediate`` jobs are decided once, on arrival: placed or rejected, never queued.
+    ``immediate`` jobs are decided once, on arrival: placed or rejected, never queued.  ``lifetime`` is what
+    the scheduler takes it for, given by :mod:`placement.lifetimes` on arrival.
     """
 
     job_id: str
@@ -178,6 +189,7 @@ class Job:
     profile: str | None = None
     grace_s: float = 5.0
     immediate: bool = False
+    lifetime: Lifetime = Lifetime.UNKNOWN
 
     def __post_init__(self) -> None:
         _within("workers", self.workers, 1, MAX_WORKERS)

@@ -35,6 +35,7 @@ class Placement:
             time slices, these before MIG slices and those before whole GPUs.
         noise: draw one of the places with the lowest score instead of the first.
         weighs: which measure the score reads, ``stranded`` or ``forgone``; None is computed unless asked for.
+        weighs_lifetimes: whether the score reads ``outlasts``; if not, no job has a lifetime.
         judges_company: whether :meth:`joins` is to be asked.
         aligned: whole GPUs are taken in aligned blocks (pairs, quads, ...), the smallest that will do.
         gathers: workers of a gang are kept close together.
@@ -52,6 +53,7 @@ class Placement:
     any_mode: ClassVar[bool] = False
     noise: ClassVar[bool] = False
     weighs: ClassVar[Measure] = Measure.NOTHING
+    weighs_lifetimes: ClassVar[bool] = False
     judges_company: ClassVar[bool] = False
     aligned: ClassVar[bool] = False
     gathers: ClassVar[bool] = False

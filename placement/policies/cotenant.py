@@ -14,6 +14,11 @@ HORIZON_S = 300
 """A change of mode is spread over so many seconds; as long as a move has to pay off (docs/decisions/0009)."""
 
 
+OUTLASTING = 100
+"""Thousandths of a GPU, times 3, for each step of :attr:`Offer.outlasts`.  A small gain with a price: see
+docs/decisions/0011."""
+
+
 class Cotenant(Placement):
     """The place whose loss to the usual requests is least, harm to neighbours and changes of mode included.
 
@@ -28,6 +33,7 @@ class Cotenant(Placement):
     aligned = True
     gathers = True
     weighs = Measure.FORGONE
+    weighs_lifetimes = True
     repartitions = True
 
     @staticmethod
@@ -40,4 +46,4 @@ class Cotenant(Placement):
         """
         held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
         slowed = (at.suffered * at.taken + at.inflicted * held) // 1000
-        return at.forgone + slowed // HARM_PART + 3 * at.price // HORIZON_S
+        return at.forgone + slowed // HARM_PART + 3 * at.price // HORIZON_S + OUTLASTING * at.outlasts

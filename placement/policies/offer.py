@@ -34,6 +34,9 @@ class Offer(NamedTuple):
         suffered: predicted slowdown of the newcomer beyond 1, thousandths; inflicted: that of all who are
             there already, summed.  0 where the belief has no linear form (see interference.Coupling).
         price: what changing the mode of an empty GPU costs, thousandths of a second.
+        outlasts: how much later the GPUs would be empty, in classes of lifetime (placement.model.Lifetime): 1
+            if the job lasts as long as the last of those who are there or nobody is there, 1 more for each
+            class that it lasts longer; 0 if it lasts less, or its lifetime or that of all others is unknown.
     """
 
     mode: Any
@@ -54,6 +57,7 @@ class Offer(NamedTuple):
     suffered: Any
     inflicted: Any
     price: Any
+    outlasts: Any
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from manager.roster import Worker
 from manager.store import JobFilter, StoreFailed
 from placement.interference import model_named
 from placement.lifecycle import ACTIVE, JobRecord
+from placement.lifetimes import RunTimes
 from placement.model import Event
 from placement.partition import TransitionCosts
 from placement.report import JobOutcome
@@ -22,6 +23,7 @@ from placement.scheduler import Scheduler, Step
 from simulator.cluster_spec import ClusterSpec
 from simulator.engine import SimulationOptions, SimulationResult, simulate
 from tests.cases.movers import moving_registered
+from tests.cases.short_lives import short_lives
 from tests.parity import workload
 from tests.parity.live import LiveRun, Scenario
 
@@ -60,6 +62,13 @@ def test_live_loop_and_simulator_decide_alike(policy: str, tmp_path: Path) -> No
     live = LiveRun(tmp_path, given).replay()
     assert len(live) > 3 * JOBS
     assert live == simulated_log(given)
+
+
+@pytest.fixture(autouse=True)
+def _lives_of_seconds() -> Iterator[None]:
+    """So that the jobs of the workload differ in what they are taken to last."""
+    with short_lives(2, 10, 30):
+        yield
 
 
 @pytest.mark.parametrize("policy", ["backfill+moving", "srtf+miso", "cotenant"])
@@ -166,10 +175,11 @@ def test_failing_transactions_change_no_decision(
     assert live == simulated_log(given)
 
 
-@pytest.mark.parametrize("policy", ["best-fit", "srtf"])
+@pytest.mark.parametrize("policy", ["best-fit", "srtf", "cotenant"])
 def test_the_store_holds_what_the_scheduler_knows_after_every_step(policy: str, tmp_path: Path) -> None:
     checked = 0
     seen: set[Worker] = set()
+    learnt: set[RunTimes] = set()
 
     def compare(run: LiveRun) -> None:
         nonlocal checked
@@ -179,6 +189,8 @@ def test_the_store_holds_what_the_scheduler_knows_after_every_step(policy: str, 
         assert list(stored.records) == sorted(known.records, key=lambda record: record.job.sequence)
         assert [node for node, _state in stored.nodes] == [node for node, _up in known.nodes]
         assert (stored.events, stored.decisions) == (known.events, known.decisions)
+        assert set(stored.run_times) == set(known.run_times)
+        learnt.update(known.run_times)
         for node, _up in known.nodes:
             expected = workers_on(node.node_id, known.records)
             assert run.loop.roster.workers_on(node.node_id) == expected
@@ -187,6 +199,7 @@ def test_the_store_holds_what_the_scheduler_knows_after_every_step(policy: str, 
     LiveRun(tmp_path, scenario(policy), compare).replay()
     assert checked > JOBS
     assert len(seen) > JOBS
+    assert bool(learnt) == (policy == "cotenant")
 
 
 def workers_on(node_id: str, records: Iterable[JobRecord]) -> set[Worker]:

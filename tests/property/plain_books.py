@@ -27,6 +27,7 @@ class Lodger:
     isolating: bool
     profile: Profile | None
     max_slowdown: float | None
+    lifetime: int = 0
 
     @property
     def resident(self) -> Resident:
@@ -178,7 +179,7 @@ class Books:
 
 def lodger_of(job: Job, profile: Profile | None, share: Share) -> Lodger:
     isolating = job.request.isolation is Isolation.TENANT
-    return Lodger(share, job.tenant, isolating, profile, job.request.max_slowdown)
+    return Lodger(share, job.tenant, isolating, profile, job.request.max_slowdown, int(job.lifetime))
 
 
 def stranded(slots: list[Slot], cpu_free: int, ram_free: int, mix: Mix) -> int:

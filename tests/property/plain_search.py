@@ -279,6 +279,7 @@ class PlainSearch:
             "suffered": sum(suffered for suffered, _inflicted in felt.values()),
             "inflicted": sum(inflicted for _suffered, inflicted in felt.values()),
             "price": OPENING_MS[MODE_ORDER[rank]] * len(opened),
+            "outlasts": sum(_outlasted(before[j], int(asked.job.lifetime)) for j in after),
         }
         return Offer(**(dict.fromkeys(Offer._fields, 0) | fields))
 
@@ -292,3 +293,11 @@ class PlainSearch:
         suffered = sum(mine.sensitivity[c] * other.pressure[c] for other in there for c in (0, 1))
         inflicted = sum(mine.pressure[c] * other.sensitivity[c] for other in there for c in (0, 1))
         return suffered // 1000, inflicted // 1000
+
+
+def _outlasted(slot: Slot, lifetime: int) -> int:
+    """By how many classes and one a job would outlast all who are there, as far as that is known."""
+    known = [lodger.lifetime for lodger in slot.lodgers if lodger.lifetime]
+    if not slot.lodgers:
+        return int(lifetime > 0)
+    return max(lifetime - max(known) + 1, 0) if known else 0

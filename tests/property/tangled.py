@@ -16,6 +16,7 @@ class Tangled(Placement):
     name = "tangled"
     any_mode = True
     weighs = Measure.STRANDED
+    weighs_lifetimes = True
 
     @staticmethod
     def score(at: Offer) -> Any:
@@ -23,7 +24,7 @@ class Tangled(Placement):
         amounts = at.taken * 3 + at.gpu_left * 7 + at.node_left * 13 + at.price * 5 + at.cpu * 11
         rest = at.cpu_left - at.cpu_left // 1009 * 1009 + at.ram_left - at.ram_left // 997 * 997
         counts = at.mode * 17 + at.gpus * 19 + at.empties * 23 + at.opened * 29 + at.residents * 31
-        kinds = at.shape * 37 + at.shapes * 41 + at.suffered * 43 + at.inflicted * 47
+        kinds = at.shape * 37 + at.shapes * 41 + at.suffered * 43 + at.inflicted * 47 + at.outlasts * 53
         strands = at.stranded // 1024 - at.stranded // 1024 // 1013 * 1013
         mixed = amounts + rest + counts + kinds + strands
         return mixed - mixed // 97 * 97

@@ -11,6 +11,7 @@ from placement.lifecycle import ENDED
 from placement.model import Job, JobSubmitted, Mode, ProfileDefined, Request
 from placement.options import Options
 from placement.scheduler import Scheduler
+from tests.cases.short_lives import short_lives
 from tests.property.test_search import Dice, lenient, seeds
 from tests.property.world import PROFILES, Happen, Submit, World
 
@@ -24,7 +25,8 @@ def few_requests(dice: Dice, promises: bool) -> list[list[Submit | Happen]]:
 
     def submit() -> Submit:
         request, name = dice.of(*requests), dice.of(None, "light", "heavy", "vague")
-        return Submit(request, dice.of(1, 1, 2), dice.of("red", "blue"), 0, 50.0, name, False, True)
+        duration_s = dice.of(None, None, 5.0, 50.0)
+        return Submit(request, dice.of(1, 1, 2), dice.of("red", "blue"), 0, duration_s, name, False, True)
 
     def item() -> Submit | Happen:
         return submit() if dice.random() < 0.6 else Happen(dice.of(*WHAT), dice.randrange(99))
@@ -57,14 +59,15 @@ def test_a_restored_scheduler_sees_the_same_first(policy, seed):
     shape = [(dice.of(*MODELS), dice.of(1, 2, 4), dice.of(None, 8000)) for _ in range(6)]
     # What is drawn depends on how often: see tests/property/test_search.py.
     history = few_requests(dice, promises=policy != "random")
-    steady, reborn = (World.new(shape, policy, compiled=False, sight=2) for _ in range(2))
-    for i, turn in enumerate(history):
-        for world in (steady, reborn):
-            world.now_s += 1
-            world.step(world.events_of(turn))
-        assert reborn.log == steady.log, f"seed {seed}, turn {i}"
-        if i % 3 == 2:
-            reborn.scheduler = restored(reborn.scheduler)
+    with short_lives(2, 4, 8):
+        steady, reborn = (World.new(shape, policy, compiled=False, sight=2) for _ in range(2))
+        for i, turn in enumerate(history):
+            for world in (steady, reborn):
+                world.now_s += 1
+                world.step(world.events_of(turn))
+            assert reborn.log == steady.log, f"seed {seed}, turn {i}"
+            if i % 3 == 2:
+                reborn.scheduler = restored(reborn.scheduler)
 
 
 SHARE = Request(compute_milli=100, modes=frozenset({Mode.MPS}))

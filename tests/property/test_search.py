@@ -16,7 +16,7 @@ from placement.interference import AdditiveInterference
 from placement.jit import numba
 from placement.lodgings import Holder
 from placement.mix import Mix, UsualRequest
-from placement.model import Gpu, Isolation, Job, Mode, Node, Profile, Request
+from placement.model import Gpu, Isolation, Job, Lifetime, Mode, Node, Profile, Request
 from placement.options import Options
 from placement.policies import PLACEMENTS, Placement
 from placement.policies.base import Measure
@@ -175,7 +175,9 @@ class Desk:
         job = replace(job, profile=None if profile is None else profile.name)
         self.search.entered(job)
         asks = self.search.placement.asks
-        same = sum(asks(j) == asks(job) and p == profile for j, p in self.live.values())
+        like = [j for j, p in self.live.values() if asks(j) == asks(job) and p == profile]
+        minds = self.policy.weighs_lifetimes
+        same = [j for j in like if not minds or j.lifetime == job.lifetime]
         demand = self.search.demand(job, profile)
         found = self.search.place(holder_of(job, profile), demand, job)
         if self.audited:
@@ -192,11 +194,14 @@ class Desk:
     def job(self) -> Job:
         """A job that asks for what some ask for, for something new, or for all clients of an MPS server."""
         dice, name, tenant = self.dice, f"job-{self.jobs:03}", self.dice.of("red", "blue")
+        lifetime = dice.of(*Lifetime, Lifetime.BELOW_1_H)
         if dice.random() < 0.05:
             small = Request(compute_milli=1, modes=frozenset({Mode.MPS}))
-            return Job(name, small, 0.0, self.jobs, tenant=tenant, workers=dice.of(15, 16, 17, 47, 48))
+            workers = dice.of(15, 16, 17, 47, 48)
+            return Job(name, small, 0.0, self.jobs, tenant=tenant, workers=workers, lifetime=lifetime)
         request = dice.of(*self.requests, dice.request(calm=self.calm))
-        return Job(name, request, 0.0, self.jobs, tenant=tenant, workers=dice.of(1, 1, 1, 2, 4))
+        workers = dice.of(1, 1, 1, 2, 4)
+        return Job(name, request, 0.0, self.jobs, tenant=tenant, workers=workers, lifetime=lifetime)
 
     def end(self, job_id: str) -> None:
         job, _profile = self.live.pop(job_id)
@@ -210,7 +215,7 @@ def holder_of(job: Job, profile: Profile | None) -> Holder:
     request = job.request
     isolating = request.isolation is Isolation.TENANT
     return Holder(job.job_id, job.tenant, profile, request.max_slowdown, isolating,
-                  request.cpu_milli, request.ram_bytes)  # fmt: skip
+                  request.cpu_milli, request.ram_bytes, int(job.lifetime))  # fmt: skip
 
 
 seeds = st.integers(0, 1 << 32)

@@ -102,6 +102,7 @@ def test_a_database_from_before_gains_the_column_and_keeps_its_rows(tmp_path: Pa
         connection.execute("ALTER TABLE progress DROP COLUMN served_s")
         connection.execute("ALTER TABLE manager_state DROP COLUMN database_id")
         connection.execute("ALTER TABLE manager_state DROP COLUMN price_levels")
+        connection.execute("DROP TABLE run_times")
         connection.execute("UPDATE alembic_version SET version_num = '0001'")
     connection.close()
     store = Store.open(sqlite_url(tmp_path / "cotenant.db"), durable=False)

@@ -10,11 +10,12 @@ from alembic.runtime.migration import MigrationContext
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.schema import CreateTable
 
-from manager.store import Store, StoreFailed, sqlite_url
+from manager.store import StepWrite, Store, StoreFailed, sqlite_url
 from manager.store.codec import NODE, RECORD, decode_event, encode, encode_event
 from manager.store.tables import metadata
 from manager.wire.agent_models import ReportKind, WorkerReport
 from placement.lifecycle import JobRecord, JobState
+from placement.lifetimes import RunTimes
 from placement.model import (
     Assignment,
     Devices,
@@ -23,8 +24,10 @@ from placement.model import (
     Isolation,
     Job,
     JobCancelled,
+    JobKind,
     JobSubmitted,
     Level,
+    Lifetime,
     Mode,
     NodeJoined,
     OperationFailed,
@@ -50,7 +53,13 @@ REQUEST = Request(
     devices=Devices.SAME,
     together=Together(Level.RACK, required=True),
 )
-JOB = Job("job-1", REQUEST, submit_s=AWKWARD_S, sequence=3, workers=2, time_limit_s=1e-7, duration_s=1 / 3)
+JOB = Job(
+    *("job-1", REQUEST, AWKWARD_S, 3),
+    workers=2,
+    time_limit_s=1e-7,
+    duration_s=1 / 3,
+    lifetime=Lifetime.BELOW_10_H,
+)
 
 
 def test_a_record_is_read_as_it_was_written() -> None:
@@ -75,6 +84,8 @@ def test_what_was_written_before_there_was_a_topology_is_read() -> None:
         (NODE, node(), ("rack", "nvlink_domain")),
     ):
         written = json.loads(encode(adapter, value))
+        if adapter is RECORD:
+            del written["job"]["lifetime"]
         for name in later:
             del (written if adapter is NODE else written["job"]["request"])[name]
         assert adapter.validate_json(json.dumps(written)) == value
@@ -115,12 +126,25 @@ def test_a_database_keeps_its_random_id_also_from_before_it_had_one(parts: Parts
     with parts.store.database.write() as connection:
         connection.exec_driver_sql("ALTER TABLE manager_state DROP COLUMN database_id")
         connection.exec_driver_sql("ALTER TABLE manager_state DROP COLUMN price_levels")
+        connection.exec_driver_sql("DROP TABLE run_times")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0002'")
     parts.restart()
     second = parts.store.steps.database_id
     assert (len(second), parts.store.steps.epoch) == (32, 3)
     (tmp_path / "other").mkdir()
     assert len({first, second, Parts(tmp_path / "other").store.steps.database_id}) == 3
+
+
+def test_what_was_learnt_of_run_times_is_read_as_it_was_written_and_overwritten(parts: Parts) -> None:
+    def of(kind: JobKind, *lifetimes: Lifetime) -> RunTimes:
+        return RunTimes("red", kind, lifetimes)
+
+    brief, longer = Lifetime.BELOW_1_H, Lifetime.LONGER
+    for learnt in (of(JobKind.TRAINING, brief), of(JobKind.INFERENCE), of(JobKind.TRAINING, brief, longer)):
+        parts.store.steps.commit(StepWrite(now_s=1.0, run_times=(learnt,)), {})
+    parts.restart()
+    stored = parts.store.steps.load().run_times
+    assert set(stored) == {of(JobKind.INFERENCE), of(JobKind.TRAINING, brief, longer)}
 
 
 def test_the_tables_can_be_made_on_another_database_too() -> None:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations_with_replacement
 
 import numpy as np
 import pytest
 
 from placement import columns as k
+from placement import engine
 from placement import mix as m
 from placement.cluster import Cluster
 from placement.interference import NoInterference
 from placement.lodgings import Holder
 from placement.mix import UsualRequest
-from placement.model import Assignment, Gpu, Job, Mode, Node, Request, Share
+from placement.model import Assignment, Gpu, Job, Lifetime, Mode, Node, Request, Share
 from placement.options import Options
 from placement.packing_duals import residual_worth
 from placement.policies import PLACEMENTS
+from placement.policies.cotenant import OUTLASTING
 from placement.search import Search
 from placement.usual import USUAL
 
@@ -99,6 +102,44 @@ def test_what_a_share_takes_from_others(taken, asked, cpu_milli):
     lost += fed(free, 10_000, 64 << 30) - fed(left, 10_000 - cpu_milli, 64 << 30)
     opening = 0 if taken else 3 * 1000 // 300
     assert score == lost + opening
+
+
+@pytest.fixture(params=[(1000, False), (0, False), (0, True)], ids=["plain", "numpy", "compiled"])
+def options(request, monkeypatch):
+    """Each of the ways to run the score."""
+    few, compiled = request.param
+    monkeypatch.setattr(engine, "FEW_NODES", few)
+    return Options(compiled=compiled)
+
+
+@pytest.mark.parametrize(
+    ("there", "lasts", "classes"),
+    [
+        ((), 0, 0),
+        ((), 1, 1),
+        ((), 4, 1),
+        ((0,), 4, 0),  # nobody knows how long those last who are there
+        ((1,), 0, 0),
+        ((1,), 1, 1),
+        ((3,), 2, 0),
+        ((1,), 2, 2),
+        ((2,), 4, 3),
+        ((1, 3), 4, 2),
+        ((0, 1), 4, 4),
+    ],
+)
+@pytest.mark.parametrize("gpus", [1, 2])
+def test_who_outlasts_all_on_a_gpu_pays_for_that(gpus, there, lasts, classes, options):
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes([Node("n", tuple(Gpu(f"g{i}", V100) for i in range(2)))])
+    for i, lifetime in enumerate(there):
+        both = tuple(Share(f"g{j}", Mode.MPS, 100) for j in range(2))
+        cluster.allocate(Holder(f"a{i}", "t", lifetime=lifetime), Assignment(0, "n", both))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), options)
+    job = Job("b", Request(gpus=gpus, compute_milli=250, modes=MPS), 0.0, 1)
+    demands = [search.demand(replace(job, lifetime=Lifetime(each)), None) for each in (0, lasts)]
+    unknown, known = (search.score_on(demand, 0) for demand in demands)
+    assert known == unknown + OUTLASTING * classes * gpus
 
 
 def cluster_of(*nodes: tuple[str, int]) -> Cluster:
