@@ -20,6 +20,11 @@ def register_jitable(function: F) -> F:
     return function if numba is None else cast(F, numba.extending.register_jitable(function))
 
 
+def inlined(function: F) -> F:
+    """The same for what is called so often that passing its arguments would cost more than what it does."""
+    return function if numba is None else cast(F, numba.extending.register_jitable(inline="always")(function))
+
+
 def compiled(function: F) -> F | None:
     """A function compiled on first call and cached on disk; None without the compiler."""
     return None if numba is None else cast(F, numba.njit(cache=True)(function))

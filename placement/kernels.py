@@ -15,7 +15,7 @@ from placement import columns as k
 from placement import worth as w
 from placement.access import cell, gpu_of, is_refused, term_of
 from placement.columns import Row, Table, Tables
-from placement.jit import register_jitable
+from placement.jit import inlined, register_jitable
 from placement.measures import node_sums, stranding, stranding_of_whole
 from placement.policies.offer import Offer
 
@@ -24,7 +24,7 @@ Scores = tuple[Score, Score]
 """A policy's preference among places, and among the GPUs of one node where the first is equal."""
 
 
-@register_jitable
+@inlined
 def left_on_gpu(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int:
     """Compute left on a GPU after one share, promises aside, in thousandths; -1 if it does not fit."""
     mode = gpu[k.MODE]
@@ -40,7 +40,7 @@ def left_on_gpu(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int
     return _left_beside_share(gpu, ask, term)
 
 
-@register_jitable
+@inlined
 def _left_beside_share(gpu: Row, ask: Row, term: Row) -> int:
     if gpu[k.FREE_MILLI] < term[k.MILLI] or gpu[k.FREE_MEMORY] < term[k.MEMORY]:
         return -1
@@ -52,7 +52,7 @@ def _left_beside_share(gpu: Row, ask: Row, term: Row) -> int:
     return gpu[k.FREE_MILLI] - term[k.MILLI]
 
 
-@register_jitable
+@inlined
 def room_on_gpu(gpu: Row, rank: int, term: Row, tables: Tables) -> int:
     """How many such shares fit on a GPU that has room for one, promises among them aside."""
     if rank == k.EXCLUSIVE_RANK:
@@ -65,7 +65,7 @@ def room_on_gpu(gpu: Row, rank: int, term: Row, tables: Tables) -> int:
     return min(shares, term[k.CLIENT_LIMIT] - gpu[k.CLIENTS])
 
 
-@register_jitable
+@inlined
 def workers_beside_gpus(node: Row, ask: Row) -> int:
     """How many workers the node's availability, CPU and RAM allow."""
     if node[k.UP] == 0:
@@ -78,7 +78,7 @@ def workers_beside_gpus(node: Row, ask: Row) -> int:
     return workers
 
 
-@register_jitable
+@inlined
 def may_hold(node: Row, ask: Row) -> bool:
     """Whether a node could hold a request with GPUs, as far as can be told without looking at them."""
     if (node[k.MODELS] & ask[k.SERVED_BY]) == 0:
@@ -101,7 +101,7 @@ def outlasting(gpu: Row, ask: Row) -> int:
     return max(lifetime - lasting + 1, 0)
 
 
-@register_jitable
+@inlined
 def _gpu_offer(
     gpu: Row, node: Row, ask: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]
 ) -> Offer:
@@ -140,7 +140,7 @@ def _gpu_offer(
     )
 
 
-@register_jitable
+@inlined
 def _lost_beside(gpu: Row, node: Row, ask: Row, taken: int, context: tuple[Any, Any]) -> int:
     """What usual requests lose beside one share of a GPU; ``context``: see node_sums, and the mix."""
     before, cpu, mib, kind, shut, opened = context[0]
@@ -188,7 +188,7 @@ def _bare_offer(gpus: Table, node: Row, ask: Row, kind: int, mix: Row) -> Offer:
     return Offer(0, 0, 0, *rest, 0, 0, 0, 0)
 
 
-@register_jitable
+@inlined
 def _left_in_mode(gpu: Row, rank: int, ask: Row, tables: Tables) -> int:
     """Compute left on a GPU after one share, -1 if it does not fit; reads no terms unless it might."""
     mode = gpu[k.MODE]
@@ -246,6 +246,27 @@ def _best_gpu(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
     return best, shares, choice
 
 
+# Several GPUs are asked for less often: for them the same functions are called, not copied, which would be
+# compiled for seconds.
+
+
+@register_jitable
+def _left_apart(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int:
+    return left_on_gpu(gpu, rank, ask, term, tables)
+
+
+@register_jitable
+def _room_apart(gpu: Row, rank: int, term: Row, tables: Tables) -> int:
+    return room_on_gpu(gpu, rank, term, tables)
+
+
+@register_jitable
+def _offer_apart(
+    gpu: Row, node: Row, ask: Row, choice: tuple[int, int], context: tuple[Any, Any, Any]
+) -> Offer:
+    return _gpu_offer(gpu, node, ask, choice, context)
+
+
 @register_jitable
 def _best_set(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) -> tuple[int, int, int]:
     """Best score over modes of several GPUs at once, how many such sets fit, and the mode."""
@@ -262,9 +283,9 @@ def _best_set(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores) 
         for j in range(len(gpus)):
             gpu = gpu_of(gpus, j)
             term = term_of(tables[0], rank, gpu[k.MODEL])
-            if left_on_gpu(gpu, rank, ask, term, tables) >= 0:
+            if _left_apart(gpu, rank, ask, term, tables) >= 0:
                 fitting += 1
-                room += room_on_gpu(gpu, rank, term, tables)
+                room += _room_apart(gpu, rank, term, tables)
                 if not is_refused(tables[1], rank, gpu[k.NEIGHBOURHOOD]):
                     welcome += 1
         if fitting >= wanted:
@@ -348,9 +369,9 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         for j in range(len(gpus)):
             gpu = gpu_of(gpus, j)
             term = term_of(tables[0], rank, gpu[k.MODEL])
-            left = left_on_gpu(gpu, rank, ask, term, tables)
+            left = _left_apart(gpu, rank, ask, term, tables)
             if left >= 0 and not is_refused(tables[1], rank, gpu[k.NEIGHBOURHOOD]):
-                offer = _gpu_offer(gpu, node, ask, (rank, left), (sums, term, tables))
+                offer = _offer_apart(gpu, node, ask, (rank, left), (sums, term, tables))
                 value = score(offer)
                 inside = within(offer)
                 later = inside > last_within or (inside == last_within and j > last_j)
