@@ -10,14 +10,27 @@ from typing import Any
 
 import numpy as np
 
-from placement import access, columns, fragments, kernels, measures, mix, vectorised, worth
+from placement import (
+    access,
+    columns,
+    fragments,
+    kernels,
+    measures,
+    mix,
+    one_gpu,
+    several_gpus,
+    vectorised,
+    worth,
+)
 from placement import columns as k
 from placement.access import entries_of, node_of
 from placement.columns import Ints
 from placement.jit import compiled, numba, register_jitable
-from placement.kernels import Score, Scores, may_hold, node_offer
+from placement.kernels import node_offer
+from placement.one_gpu import may_hold
 from placement.policies import Placement
 from placement.policies import offer as offers
+from placement.policies.offer import Score, Scores
 
 FEW_NODES = 4
 """Up to so many nodes are scored one by one where there is no compiled kernel."""
@@ -51,7 +64,7 @@ def _stamp(scores: Scores) -> int:
     The compiler's cache looks at the loop's own file and at what it closes over; so it closes over this.
     """
     own = (sys.modules[score.__module__] for score in scores)
-    parts = (kernels, measures, worth, fragments, mix, access, columns, offers, *own)
+    parts = (kernels, one_gpu, several_gpus, measures, worth, fragments, mix, access, columns, offers, *own)
     return zlib.crc32("".join(map(inspect.getsource, parts)).encode())
 
 

@@ -12,7 +12,8 @@ from placement.ask import NO_SCORES, NOTHING_REFUSED, Ask, Geometries, plain_sli
 from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.engine import COUNTING, Engine, Out
-from placement.kernels import Scores, pick_slots
+from placement.kernels import pick_slots
+from placement.policies.offer import Scores
 
 MAX_ROW_BYTES = 192 << 20
 """Rows of scores are dropped, those longest without a look first, beyond this."""

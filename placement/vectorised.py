@@ -9,8 +9,7 @@ import numpy.typing as npt
 
 from placement import columns as k
 from placement.columns import Ints
-from placement.kernels import Scores
-from placement.policies.offer import Offer
+from placement.policies.offer import Offer, Scores
 from placement.vectorised_measures import (
     Sight,
     Sums,

@@ -11,7 +11,7 @@ from placement import columns as k
 from placement import mix as f
 from placement import worth as w
 from placement.columns import Ints
-from placement.kernels import Scores
+from placement.policies.offer import Scores
 
 
 @dataclass(slots=True)

@@ -8,6 +8,7 @@ integers (one place), compiled by numba, or with int64 arrays of [nodes, slots] 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,6 +59,11 @@ class Offer(NamedTuple):
     inflicted: Any
     price: Any
     outlasts: Any
+
+
+Score = Callable[[Offer], Any]
+Scores = tuple[Score, Score]
+"""A policy's preference among places, and among the GPUs of one node where the first is equal."""
 
 
 def where(condition: Any, yes: Any, no: Any) -> Any:
