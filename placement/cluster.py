@@ -142,7 +142,7 @@ class Cluster:
         """Forget a node's row; those who hold shares there keep them in the books."""
         for slot, lodgings in enumerate(self._lodgings[node_id]):
             gpu = self.gpus[self._row[node_id], slot]
-            self._count_own(node_id, gpu, -1)
+            self._count_own(node_id, self._owned(gpu), -1)
             self.neighbourhoods.moved(gpu.item(k.NEIGHBOURHOOD), None)
             del lodgings[:]
         self.isolated_gpus -= int(self.gpus[self._row[node_id], :, k.ISOLATED].sum())
@@ -259,7 +259,8 @@ class Cluster:
         rows = self._own_rows.get(which)
         if rows is None:
             nodes = self._own[which[0]].get(which[1], {})
-            rows = self._own_rows[which] = np.array(sorted(map(self._row.__getitem__, nodes)), np.int64)
+            rows = self._own_rows[which] = np.array([*map(self._row.__getitem__, nodes)], np.int64)
+            rows.sort()
         return rows
 
     # -- shares --------------------------------------------------------------------------------------------
@@ -389,8 +390,7 @@ class Cluster:
         gpu, node = self.gpus[row, slot], self.nodes[row]
         free, mode, isolated = gpu.item(k.FREE_MILLI), gpu.item(k.MODE), gpu.item(k.ISOLATED)
         before = gpu.item(k.NEIGHBOURHOOD)
-        if mode in (k.MPS, k.TIMESLICE):
-            self._count_own(place[0], gpu, -1)
+        owned = self._owned(gpu)
         if not lodgings:
             gpu[:] = self.figures.bare(self.members[row].gpus[slot])
         elif lodgings[0].share.mode is Mode.EXCLUSIVE:
@@ -398,8 +398,9 @@ class Cluster:
             gpu[k.USABLE] = 0
         else:
             gpu[:] = self.figures.shared(gpu.item(k.MODEL), lodgings)
-            if gpu.item(k.MODE) != k.MIG:
-                self._count_own(place[0], gpu, 1)
+        if (owns := self._owned(gpu)) != owned:
+            self._count_own(place[0], owned, -1)
+            self._count_own(place[0], owns, 1)
         after = gpu.item(k.NEIGHBOURHOOD)
         if after != before:
             self.neighbourhoods.moved(before, after)
@@ -410,12 +411,20 @@ class Cluster:
         if isolated != gpu.item(k.ISOLATED):
             self.isolated_gpus += 1 - 2 * isolated
 
-    def _count_own(self, node_id: str, gpu: Ints, sign: int) -> None:
-        """Count a shared GPU in or out of those that one tenant has for itself."""
+    @staticmethod
+    def _owned(gpu: Ints) -> tuple[int, bool] | None:
+        """The tenant that has a shared GPU for itself, and whether of its own will; None if none has."""
         tenant = gpu.item(k.TENANT)
         if tenant < 0 or gpu.item(k.MODE) not in (k.MPS, k.TIMESLICE):
+            return None
+        return tenant, gpu.item(k.ISOLATED) == 1
+
+    def _count_own(self, node_id: str, owned: tuple[int, bool] | None, sign: int) -> None:
+        """Count a shared GPU in or out of those that one tenant has for itself."""
+        if owned is None:
             return
-        for isolated in (False, True) if gpu.item(k.ISOLATED) == 1 else (False,):
+        tenant, by_will = owned
+        for isolated in (False, True) if by_will else (False,):
             nodes = self._own[isolated].setdefault(tenant, {})
             count = nodes.get(node_id, 0) + sign
             if count:

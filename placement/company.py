@@ -58,7 +58,14 @@ class Company:
 
     def objection(self, ask: Ask, rank: int, number: int) -> Reason | None:
         """Why a request may not join a neighbourhood, None if it may."""
-        place = self._cluster.neighbourhoods[number]
+        table = self._cluster.neighbourhoods
+        if (
+            ask.request.max_slowdown is None
+            and not self._placement.judges_company
+            and not table.holds_promise(number)
+        ):
+            return None  # nothing is promised to anybody
+        place = table[number]
         need = ask.needs[rank][place.kind] if place.kind < len(ask.needs[rank]) else None
         if need is None:
             return None

@@ -108,6 +108,10 @@ class NeighbourhoodTable:
             made = self._made[number] = neighbourhood_of(gpu_model, kind, residents)
         return made
 
+    def holds_promise(self, number: int) -> bool:
+        """Whether any resident of a neighbourhood holds a promise."""
+        return any(known[3] is not None for known in self._known[number][2])
+
     def number(self, gpu_model: str, kind: int, residents: Sequence[tuple[Token | None, Known]]) -> int:
         """The number of the neighbourhood of these residents on a GPU of that kind, whatever their order."""
         tokens = sorted(token for token, _known in residents if token is not None)

@@ -155,6 +155,12 @@ class Rows:
         ask.entries[k.ASKER] = k.STRANGER
         return result
 
+    def empty_slots(self, ask: Ask, row: int) -> list[int]:
+        """The empty GPUs of a node that a request would take whole, in order."""
+        gpus, needs = self._cluster.gpus[row], ask.needs[k.EXCLUSIVE_RANK]
+        modes, kinds = gpus[:, k.MODE].tolist(), gpus[:, k.MODEL].tolist()
+        return [j for j, mode in enumerate(modes) if mode == k.EMPTY and needs[kinds[j]] is not None]
+
     def slots(self, ask: Ask, asker: int, row: int, rank: int) -> list[int]:
         """The slots of a node for a request in a mode, best first."""
         entries = [*ask.plain]

@@ -411,12 +411,15 @@ class Search:
             return _Spot(row, k.EXCLUSIVE_RANK, [])
         if wanted == 1 and not noisy and not in_blocks:
             return _Spot(row, rank, [slot])
-        slots = self._rows.slots(ask, self.number_of(who.demand.asker), row, rank)
+        if rank == k.EXCLUSIVE_RANK:
+            slots = self._rows.empty_slots(ask, row)
+        else:
+            slots = self._rows.slots(ask, self.number_of(who.demand.asker), row, rank)
         if noisy and slots:
             first = draw(self._options.seed ^ 1, who.sequence, who.worker, len(slots))
             slots = sorted((slots[first:] + slots[:first])[:wanted])
         elif in_blocks:
-            slots = aligned(slots, wanted)
+            slots = [*aligned(tuple(slots), wanted)]
         return _Spot(row, rank, slots[:wanted])
 
     def _assignment(self, ask: Ask, spot: _Spot, worker: int) -> Assignment:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
@@ -39,7 +40,8 @@ def exceeds(one: Sequence[int], other: Sequence[int]) -> bool:
     return any(mine > theirs for mine, theirs in zip(one, other, strict=True))
 
 
-def aligned(empty: Sequence[int], wanted: int) -> list[int]:
+@functools.lru_cache(maxsize=4096)
+def aligned(empty: tuple[int, ...], wanted: int) -> tuple[int, ...]:
     """The slots to take of the empty ones: the smallest free aligned block that holds them, lowest first.
 
     Blocks are pairs, quads and so on, aligned to their size, as links between GPUs of a node are.  Where no
@@ -62,9 +64,9 @@ def aligned(empty: Sequence[int], wanted: int) -> list[int]:
                 around *= 2
             blocks.append((around, start))
     if not blocks:
-        return sorted(free)[:wanted]
+        return tuple(sorted(free)[:wanted])
     start = min(blocks)[1]
-    return list(range(start, start + wanted))
+    return tuple(range(start, start + wanted))
 
 
 def levels_of(wish: Together) -> tuple[Level, ...]:

@@ -290,4 +290,4 @@ ALIGNED = {
 
 @pytest.mark.parametrize(("empty", "wanted", "slots_"), ALIGNED.values(), ids=ALIGNED)
 def test_whole_gpus_in_aligned_blocks(empty, wanted, slots_):
-    assert aligned(empty, wanted) == slots_
+    assert [*aligned(tuple(empty), wanted)] == slots_
