@@ -9,7 +9,7 @@ from operator import itemgetter
 from placement.ask import Demand
 from placement.columns import Ints
 from placement.model import Level, Together, model_matches
-from placement.topology import GATHERED, Topology, by_room, levels_of, roomiest
+from placement.topology import GATHERED, Topology, by_node, by_room, levels_of, roomiest
 
 Room = Callable[[Demand], Ints]
 """An upper bound of how many workers of a demand fit on each node now, int64 [nodes]."""
@@ -47,7 +47,10 @@ class Gangs:
             yield from (each for _workers, each in sorted(enough, key=itemgetter(0)))
             return
         domains = self._topology.domains(level, wish.level)
-        for rows in by_room(domains, self._room(demand), wanted):
+        if not len(domains):
+            return
+        found = by_node if level is Level.NODE else by_room
+        for rows in found(domains, self._room(demand), wanted):
             yield replace(demand, rows=rows)
 
     def _where_most(self, demand: Demand, wish: Together) -> Iterator[Demand]:

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 from placement.mix import Mix
 
-SIGHT = 64
+SIGHT = 48
 """A window of a bounded look holds so many nodes that could hold the request."""
 
-OWN_SIGHT = 16
+OWN_SIGHT = 8
 """So many nodes come beside them on which the asker may take what strangers may not."""
 
 

@@ -30,6 +30,20 @@ def _workers(infos: Any) -> Ints:
     return workers
 
 
+def _room_for_whole(nodes: Ints, ask: Sequence[int]) -> Ints:
+    """How many workers with whole GPUs fit on each node; too many where its GPUs are of several kinds."""
+    room = np.zeros(len(nodes), np.int64)
+    rows = np.flatnonzero(nodes[:, k.EMPTIES] >= ask[k.GPUS])
+    near = nodes[rows]
+    workers = near[:, k.EMPTIES] // ask[k.GPUS]
+    for asked, free in ((k.CPU, k.CPU_FREE), (k.RAM, k.RAM_FREE)):
+        if ask[asked]:
+            workers = np.minimum(workers, near[:, free] // ask[asked])
+    able = (near[:, k.UP] == 1) & (near[:, k.MODELS] & ask[k.SERVED_BY] != 0)
+    room[rows] = np.where(able, np.maximum(workers, 0), 0)
+    return room
+
+
 class Rows:
     """Looks at nodes for compiled requests, and keeps what was seen."""
 
@@ -122,6 +136,8 @@ class Rows:
 
     def room_by_row(self, ask: Ask) -> Ints:
         """An upper bound of how many workers fit on each node for a stranger, int64 [nodes]."""
+        if ask.only_whole:
+            return _room_for_whole(self._cluster.nodes, ask.plain)
         if ask.seen >= 0:
             self.look(ask)
             return _workers(ask.infos)

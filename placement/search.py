@@ -36,7 +36,7 @@ from placement.topology import Topology, aligned
 
 SHARED_MODES = frozenset({Mode.MPS, Mode.TIMESLICE})
 
-STALE_ROWS = 256
+STALE_ROWS = 100
 """A row of scores is not worth keeping if about so many nodes change between two looks at it."""
 
 MOST_SET_ASIDE = 1 << 13

@@ -90,6 +90,17 @@ def by_room(domains: Ints, workers: Ints, wanted: int) -> Iterator[Ints]:
         room[domain] = _NONE
 
 
+def by_node(domains: Ints, workers: Ints, wanted: int) -> Iterator[Ints]:
+    """The same where each domain is one node."""
+    room = np.where((workers >= wanted) & (domains >= 0), workers, _NONE)
+    while len(room):
+        row = int(room.argmin())
+        if room[row] == _NONE:
+            return
+        yield np.array([row], np.int64)
+        room[row] = _NONE
+
+
 def roomiest(domains: Ints, workers: Ints) -> Ints:
     """Rows of the domain with room for the most workers, the first among equals; none without domains."""
     room = _room(domains, workers)
@@ -98,9 +109,10 @@ def roomiest(domains: Ints, workers: Ints) -> Ints:
 
 def _room(domains: Ints, workers: Ints) -> Ints:
     """How many workers fit in each domain, int64 [domains]."""
-    summed = np.bincount(
-        domains + 1, workers, minlength=1
-    )  # in floats, exact for all that a cluster can hold
+    if not len(domains):
+        return np.zeros(0, np.int64)
+    # In floats, exact for all that a cluster can hold.
+    summed = np.bincount(domains + 1, workers, minlength=1)
     room: Ints = summed[1:].astype(np.int64)
     return room
 
@@ -117,8 +129,8 @@ class Topology:
     def domains(self, level: Level, wish: Level) -> Ints:
         """The number of each row's domain of a level that lies within one of the wished level, -1 for none.
 
-        Domains are numbered in the order of their names.  A node is in one rack even if nobody knows which;
-        that its GPUs are joined by NVLink must be known.
+        Empty if no node is in any.  Domains are numbered in the order of their names.  A node is in one rack
+        even if nobody knows which; that its GPUs are joined by NVLink must be known.
         """
         self._refresh()
         known = self._domains.get((level, wish))
@@ -126,7 +138,7 @@ class Topology:
             names = [_name(node, row, level, wish) for row, node in enumerate(self._cluster.members)]
             order = {name: i for i, name in enumerate(sorted({name for name in names if name is not None}))}
             numbers = [-1 if name is None else order[name] for name in names]
-            known = self._domains[level, wish] = np.array(numbers, np.int64)
+            known = self._domains[level, wish] = np.array(numbers if order else [], np.int64)
         return known
 
     def models(self) -> list[str]:
