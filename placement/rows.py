@@ -48,7 +48,7 @@ class Rows:
     """Looks at nodes for compiled requests, and keeps what was seen."""
 
     def __init__(self, cluster: Cluster, scores: Scores, *, compiled: bool) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self._scores = scores
         self._engine = Engine(scores, compiled=compiled)
         self._counting = Engine(COUNTING, compiled=compiled)
@@ -61,17 +61,17 @@ class Rows:
 
     def start_over(self) -> None:
         """The cluster's rows, kinds or tables are others."""
-        count = len(self._cluster.members)
+        count = len(self.cluster.members)
         self._kept.clear()
-        self._geometries = tuple(self._cluster.geometries)
-        self._tables = (*slice_tables(self._geometries), self._cluster.mix_tables)
+        self._geometries = tuple(self.cluster.geometries)
+        self._tables = (*slice_tables(self._geometries), self.cluster.mix_tables)
         self._all = np.arange(count)
         self._scratch = np.zeros(count, np.int64), np.zeros(count, np.int32)
         self.copy_tables()
 
     def copy_tables(self) -> None:
         """Figures in the tables have changed."""
-        mix = self._cluster.mix_tables
+        mix = self.cluster.mix_tables
         plain_mix = mix if self._engine.compiled else mix.tolist()
         self._plain_tables = *plain_slice_tables(self._geometries), plain_mix
 
@@ -82,14 +82,14 @@ class Rows:
 
     def look(self, ask: Ask) -> None:
         """Bring the row of a request up to date, or begin it."""
-        count, changes = len(self._cluster.members), self._cluster.changes
+        count, changes = len(self.cluster.members), self.cluster.changes
         if ask.seen < 0:
             while self._kept and (len(self._kept) + 1) * _ROW_BYTES * count > MAX_ROW_BYTES:
                 self._drop_oldest()
             ask.scores, ask.infos, ask.workers = np.zeros(count, np.int64), np.zeros(count, np.int32), 0
             self.rescore(ask, self._all)
         elif changes > ask.seen:
-            changed = self._cluster.changed_since(ask.seen)
+            changed = self.cluster.changed_since(ask.seen)
             self.rescore(ask, self._all if changed is None or len(changed) > count else changed)
         else:
             return
@@ -104,7 +104,7 @@ class Rows:
     def rescore(self, ask: Ask, rows: Ints) -> None:
         """Score some nodes of a row anew."""
         tables = self._tables_of(ask, len(rows))
-        state = self._cluster.gpus, self._cluster.nodes
+        state = self.cluster.gpus, self.cluster.nodes
         ask.workers += self._engine.rescore(rows, state, ask.entries, tables, (ask.scores, ask.infos))
 
     def aside(self, ask: Ask, asker: int, rows: Sequence[int]) -> list[Near]:
@@ -117,7 +117,7 @@ class Rows:
 
     def _see_aside(self, ask: Ask, asker: int, rows: Ints) -> None:
         ask.entries[k.ASKER] = ask.plain[k.ASKER] = asker
-        state = self._cluster.gpus, self._cluster.nodes
+        state = self.cluster.gpus, self.cluster.nodes
         self._engine.rescore(rows, state, ask.entries, self._tables_of(ask, len(rows)), self._scratch)
         ask.entries[k.ASKER] = ask.plain[k.ASKER] = k.STRANGER
 
@@ -137,13 +137,13 @@ class Rows:
     def room_by_row(self, ask: Ask) -> Ints:
         """An upper bound of how many workers fit on each node for a stranger, int64 [nodes]."""
         if ask.only_whole:
-            return _room_for_whole(self._cluster.nodes, ask.plain)
+            return _room_for_whole(self.cluster.nodes, ask.plain)
         if ask.seen >= 0:
             self.look(ask)
             return _workers(ask.infos)
         entries = ask.entries.copy()
         entries[k.WEIGHS] = 0
-        state, tables = (self._cluster.gpus, self._cluster.nodes), self._tables_of(ask, len(self._all))
+        state, tables = (self.cluster.gpus, self.cluster.nodes), self._tables_of(ask, len(self._all))
         self._counting.rescore(self._all, state, entries, tables, self._scratch)
         return _workers(self._scratch[1])
 
@@ -164,7 +164,7 @@ class Rows:
         all.  What has been refused does not count.
         """
         begin, done, within = place
-        state = self._cluster.gpus, self._cluster.nodes
+        state = self.cluster.gpus, self.cluster.nodes
         ask.entries[k.ASKER] = asker
         query = state, ask.entries, (ask.terms, NOTHING_REFUSED, *self._tables)
         result = self._engine.sight((begin, done, within), query, found)
@@ -173,7 +173,7 @@ class Rows:
 
     def empty_slots(self, ask: Ask, row: int) -> list[int]:
         """The empty GPUs of a node that a request would take whole, in order."""
-        gpus, needs = self._cluster.gpus[row], ask.needs[k.EXCLUSIVE_RANK]
+        gpus, needs = self.cluster.gpus[row], ask.needs[k.EXCLUSIVE_RANK]
         modes, kinds = gpus[:, k.MODE].tolist(), gpus[:, k.MODEL].tolist()
         return [j for j, mode in enumerate(modes) if mode == k.EMPTY and needs[kinds[j]] is not None]
 
@@ -181,7 +181,7 @@ class Rows:
         """The slots of a node for a request in a mode, best first."""
         entries = [*ask.plain]
         entries[k.ASKER] = asker
-        gpus, node = self._cluster.gpus[row].tolist(), self._cluster.nodes[row].tolist()
+        gpus, node = self.cluster.gpus[row].tolist(), self.cluster.nodes[row].tolist()
         return pick_slots(gpus, node, entries, rank, (self._plain_tables_of(ask), self._scores))
 
     def _tables_of(self, ask: Ask, rows: int) -> Any:
