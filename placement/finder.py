@@ -107,7 +107,8 @@ class Finder:
         if self._takes_sets(ask):
             self._judge_sets(ask, own)
         while len(ask.scores if rows is None else rows):
-            near = self._rows.best(ask, rows)
+            # A node of one's own counts as one sees it oneself: the best set there may be another.
+            near = self._rows.best(ask, rows, None if own is None else own.nodes)
             near = near if own is None else better(own.best(), near)
             if near[0] == k.BAD:
                 return None
@@ -124,8 +125,8 @@ class Finder:
         fitting = np.flatnonzero(ask.scores != k.BAD)
         if self._company.judges_anew(ask, fitting if own is None else np.union1d(fitting, own.nodes)):
             self._rows.rescore(ask, fitting)
-            if own is not None:
-                own.look_again()
+        if own is not None:  # what is in sight first does not mind who is known to refuse
+            own.look_again()
 
     def _drawn_of_all(self, who: Worker) -> Spot | None:
         """One of all the nodes with the lowest score, as the asker sees them."""

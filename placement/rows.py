@@ -121,12 +121,17 @@ class Rows:
         self._engine.rescore(rows, state, ask.entries, self._tables_of(ask, len(rows)), self._scratch)
         ask.entries[k.ASKER] = ask.plain[k.ASKER] = k.STRANGER
 
-    def best(self, ask: Ask, rows: Ints | None) -> Near:
-        """The node with the lowest score, the first among equals; of some ``rows`` only."""
-        scores = ask.scores
+    def best(self, ask: Ask, rows: Ints | None, but: Ints | None) -> Near:
+        """The node with the lowest score, the first among equals; of some ``rows`` only, without others."""
+        scores, hidden = ask.scores, None
+        if but is not None:
+            hidden, scores[but] = scores[but], k.BAD
         best = self._engine.lowest(scores if rows is None else scores[rows])
         best = best if rows is None else int(rows[best])
-        return scores.item(best), best, ask.infos.item(best)
+        near = scores.item(best), best, ask.infos.item(best)
+        if hidden is not None:
+            scores[but] = hidden
+        return near
 
     def seen_by(self, ask: Ask, asker: int, rows: Ints) -> Out:
         """Scores and infos of some nodes for one who asks, without touching the row of scores."""

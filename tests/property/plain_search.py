@@ -125,16 +125,20 @@ class PlainSearch:
     def worker(self, asked: Asked, worker: int, view: PlainView | None) -> Place | None:
         """The best place of all nodes; at first sight, of those in sight, or of the next."""
         if view is None:
-            return self.best(asked, sorted(self.books.nodes), worker)
+            own = None if self.sight is None else PlainView(self, asked, self.sight).own
+            return self.best(asked, sorted(self.books.nodes), worker, own)
         place = self.best(asked, view.window, worker) if view.window is not None else None
         while place is None and view.widen():
             place = self.best(asked, view.window, worker)
         return place
 
-    def best(self, asked: Asked, node_ids: Iterable[str], worker: int) -> Place | None:
+    def best(
+        self, asked: Asked, node_ids: Iterable[str], worker: int, own: Iterable[str] | None = None
+    ) -> Place | None:
+        """The best place on these nodes; all but the tenant's ``own`` as a stranger sees them, if told."""
         found = []
         for node_id in sorted(node_ids):
-            places = list(self.places(asked, node_id))
+            places = list(self.places(asked, node_id, stranger=own is not None and node_id not in own))
             if places:
                 found.append(min(places, key=lambda place: (place.value, place.inside)))
         if not found:
@@ -167,8 +171,10 @@ class PlainSearch:
 
     # -- one node ------------------------------------------------------------------------------------------
 
-    def places(self, asked: Asked, node_id: str, *, blind: bool = False) -> Iterator[Place]:
-        """What a node offers; ``blind``: promises aside."""
+    def places(
+        self, asked: Asked, node_id: str, *, blind: bool = False, stranger: bool = False
+    ) -> Iterator[Place]:
+        """What a node offers; ``blind``: promises aside; to a ``stranger``: in nobody's name."""
         request, books = asked.job.request, self.books
         if node_id in books.down or request.cpu_milli > books.cpu_free(node_id):
             return
@@ -180,7 +186,7 @@ class PlainSearch:
             return
         slots = books.slots(node_id)
         for rank, mode in enumerate(MODE_ORDER):
-            fitting = self._fitting(asked, slots, mode, blind=blind)
+            fitting = self._fitting(asked, slots, mode, (blind, stranger))
             if len(fitting) < request.gpus:
                 continue
             if request.gpus == 1:
@@ -198,21 +204,24 @@ class PlainSearch:
         single.sort(key=lambda place: (place.value, place.inside))
         return tuple(place.taken[0] for place in single[:wanted])
 
-    def _fitting(self, asked: Asked, slots: list[Slot], mode: Mode, *, blind: bool = False) -> list:
+    def _fitting(
+        self, asked: Asked, slots: list[Slot], mode: Mode, how: tuple[bool, bool] = (False, False)
+    ) -> list:
+        blind, stranger = how
         found = []
         for j, slot in enumerate(slots):
             need = asked.need(slot, mode)
-            if need is None or not slot.has_room(need) or not self._apart(asked, slot, need):
+            if need is None or not slot.has_room(need) or not self._apart(asked, slot, need, stranger):
                 continue
             if blind or self._welcome(asked, slot, need):
                 found.append((j, need))
         return found
 
-    def _apart(self, asked: Asked, slot: Slot, need: Need) -> bool:
+    def _apart(self, asked: Asked, slot: Slot, need: Need, stranger: bool) -> bool:
         """Isolation by tenant; slices and whole GPUs isolate by themselves."""
         if need.mode not in SHARED or not slot.lodgers:
             return True
-        mixed = any(lodger.tenant != asked.job.tenant for lodger in slot.lodgers)
+        mixed = stranger or any(lodger.tenant != asked.job.tenant for lodger in slot.lodgers)
         return not (mixed and (asked.who.isolating or any(lodger.isolating for lodger in slot.lodgers)))
 
     def _welcome(self, asked: Asked, slot: Slot, need: Need) -> bool:
