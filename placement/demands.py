@@ -33,7 +33,7 @@ class Demands:
         self.alive = 0
         """How many jobs are alive."""
         self._demands: dict[tuple[_Key, str | None], Demand] = {}
-        self._recent: dict[tuple[int, int, str | None, int], Demand] = {}
+        self._recent: dict[tuple[int, str | None, str | None, int], Demand] = {}
         self._asks: dict[_Key, Ask] = {}
 
     def demand(self, job: Job, profile: Profile | None) -> Demand:
@@ -43,7 +43,7 @@ class Demands:
         asker = job.tenant if isolates else None
         # Hashing a request costs more than a look: the very same object is recognised by its identity.
         lifetime = self._lifetime(job)
-        same = (id(request), id(profile), asker, lifetime)
+        same = (id(request), job.profile, asker, lifetime)
         demand = self._recent.get(same)
         if demand is not None and demand.request is request and demand.profile is profile:
             return demand

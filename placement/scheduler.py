@@ -120,8 +120,12 @@ class Scheduler:
             if type(event) in _FIRST:
                 self._apply_nodes(events)
                 break
+        fences = [event for event in events if type(event) is NodeFenced]
         for event in events:
-            self._apply(event, now_s)
+            if not fences or type(event) is not NodeFenced:
+                self._apply(event, now_s)
+        for fence in fences:  # last: whoever ended on the node in this very moment has ended
+            self._apply(fence, now_s)
         self._reports.enforce_time_limits(now_s)
         if self._placer.trials.on:
             self._reports.end_trials(now_s)

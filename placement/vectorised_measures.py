@@ -224,7 +224,7 @@ def _places(at: int, kind: Ints, node: tuple[Ints, Ints, Ints], mix: Ints) -> In
         places = np.minimum(places, np.minimum(cpu, w.MUCH) // mix[at])
     if mix[at + 1] > 0:
         places = np.minimum(places, np.minimum(ram >> 20, w.MUCH) // mix[at + 1])
-    return np.where((int(mix[at + 3]) >> kind) & 1 == 1, places, 0)
+    return np.where((int(mix[at + 3]) >> np.minimum(kind, k.BIT_LIMIT)) & 1 == 1, places, 0)
 
 
 def _lost_beside(sight: Sight, taken: Ints, kind: Ints, opened: Ints) -> Ints:

@@ -116,7 +116,7 @@ def lost_to_several(node: Row, ask: Row, kind: int, opened: int, mix: Row) -> in
     price_at = mix[f.BIG_PRICES_AT]
     for i in range(mix[f.BIG_N]):
         at = mix[f.BIG_AT] + i * BIG_COLUMNS
-        if mix[price_at + i] > 0 and (mix[at + 3] >> kind) & 1 == 1:
+        if mix[price_at + i] > 0 and (mix[at + 3] >> min(kind, k.BIT_LIMIT)) & 1 == 1:
             rest = (cpu - ask[k.CPU], ram - ask[k.RAM], empties - opened)
             places = _places(at, (cpu, ram, empties), mix) - _places(at, rest, mix)
             lost += mix[price_at + i] * places

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from placement import mix as m
-from placement.columns import Ints
+from placement.columns import BIT_LIMIT, Ints
 from placement.mix import Kinds, Mix, UsualRequest
 from placement.model import WHOLE_GPU_MILLI, Mode
 from placement.packing_duals import residual_worth
@@ -81,7 +81,9 @@ def _ratios(mix: Mix) -> Ints:
 
 def _big_row(usual: UsualRequest, by_kind: list[dict[Mode, Need]]) -> tuple[int, int, int, int]:
     request = usual.request
-    mask = sum(1 << kind for kind, needs in enumerate(by_kind) if needs)
+    mask = 0
+    for kind, needs in enumerate(by_kind):
+        mask |= 1 << min(kind, BIT_LIMIT) if needs else 0
     return request.cpu_milli, request.ram_bytes >> 20, request.gpus, mask
 
 

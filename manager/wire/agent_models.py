@@ -24,8 +24,8 @@ from manager.wire.fields import (
 )
 from manager.wire.models import AssignmentView, ProfileSpec
 from placement.model import ExitCause, Gpu, Node, StopCause
+from placement.model.hardware import MAX_GPUS_PER_NODE
 
-MAX_GPUS_PER_NODE = 1024
 MAX_REPORTS = 10_000
 MAX_EPOCH = 1 << 53
 

@@ -10,7 +10,7 @@ from placement.model.errors import InvalidAmount
 WHOLE_GPU_MILLI = 1000
 """Compute of one whole GPU, in thousandths of its SMs."""
 
-MAX_BYTES = 1 << 62
+MAX_BYTES = 1 << 50
 """Largest amount of memory that is accepted; anything above is a typing mistake and would overflow int64."""
 
 _SUFFIX_BYTES = {

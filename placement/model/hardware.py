@@ -40,6 +40,15 @@ class Node:
     nvlink_domain: str | None = None
     rack: str | None = None
 
+    def __post_init__(self) -> None:
+        """Raises InvalidSpec: more GPUs than the search can tell apart, or one that is named twice."""
+        if len(self.gpus) > MAX_GPUS_PER_NODE:
+            raise InvalidSpec(f"node {self.node_id!r} has {len(self.gpus)} GPUs; at most {MAX_GPUS_PER_NODE}")
+        uuids = [gpu.uuid for gpu in self.gpus]
+        for uuid in uuids if len({*uuids}) < len(uuids) else ():
+            if uuids.count(uuid) > 1:
+                raise InvalidSpec(f"node {self.node_id!r} names GPU {uuid!r} more than once")
+
 
 def without_gpus(node: Node, uuids: Set[str]) -> Node:
     """A node without those of its GPUs; the same one if it has none of them."""

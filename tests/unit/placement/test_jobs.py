@@ -18,7 +18,7 @@ from placement.model import (
     Request,
 )
 
-MAX_BYTES = 1 << 62
+MAX_BYTES = 1 << 50
 NAN, INF = math.nan, math.inf
 
 # field: (accepted values, refused values)
