@@ -88,7 +88,7 @@ def test_the_default_trace_needs_no_argument_at_all(capsys):
     assert lines[0] == (
         "the trace that ships (cotenant), 1000 jobs, on 8x8xA100-SXM4-80GB: 8 nodes, 64 GPUs; seed 0"
     )
-    assert lines[2].split() == ["METRIC", "BEST-FIT"]
+    assert lines[2].split() == ["METRIC", "COTENANT"]
     assert [line.split()[0] for line in lines[3:]] == METRICS
 
 
