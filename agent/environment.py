@@ -8,7 +8,8 @@ from pathlib import Path
 from agent.attempt import PROGRESS
 from agent.partitioner import Prepared
 from manager.wire.agent_models import AgentCommand
-from placement.model import Mode
+from placement.model import WHOLE_GPU_MILLI, Mode
+from placement.partition import active_thread_percentage
 
 _KEPT = frozenset(
     {"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "TZ", "TMPDIR", "LD_LIBRARY_PATH"}
@@ -72,7 +73,9 @@ def _mps(prepared: Prepared) -> dict[str, str]:
         "CUDA_MPS_LOG_DIRECTORY": str(prepared.mps.log),
         # One figure for all GPUs of a process, a whole number of at least 1.  With several shares of one GPU
         # it holds for each process of the worker: every one is a client of its own.
-        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(max(1, min(s.compute_milli for s in shares) // 10)),
+        "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(
+            active_thread_percentage(min(s.compute_milli for s in shares), WHOLE_GPU_MILLI)
+        ),
     }
     slots = {prepared.visible.index(s.gpu_uuid): s.memory_bytes for s in shares}
     limits = [f"{slot}={_size(memory)}" for slot, memory in slots.items() if memory is not None]

@@ -54,6 +54,9 @@ BENCHMARKS = {
         ("--json",),
         ("--workload", "default", "--policy", "fgd,cotenant", "--seeds", "42", "--processes", "1"),
     ),
+    "lifetimes": Benchmark(
+        "bench.lifetimes", ("--json",), ("--seeds", "1", "--hours", "8"), reads_data=False
+    ),
     "fgd-bound": Benchmark("bench.fgd_bound", ("--json",), ("--workload", "default")),
 }
 

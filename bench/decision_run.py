@@ -1,5 +1,7 @@
 """One run of ``bench/decisions.py``: fill a cluster, keep it full, and time every decision.
 
+A decision is the search and the commit of its shares; what ``Scheduler.step`` keeps beside it is not timed.
+
 ``python -m bench.decision_run PLAN`` does one, so that its memory is its own.  The collector of garbage is
 set as the simulator sets it (what lives at the start is frozen, the young are looked at every 100,000
 objects); what a cluster holds once it is full is frozen too, as for a manager that begins with these jobs.

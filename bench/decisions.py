@@ -6,9 +6,10 @@
 
 A cluster of eight GPUs a node, half A100 and half H100, is filled by a mixed stream of shares, MIG slices,
 whole GPUs and gangs, and kept 90 % full: whoever leaves, drawn at random, makes room for who comes.  Timed is
-what the scheduler does for one job, deciding and committing together, a gang being one decision; departures
-are not.  ``p50_us`` and ``p99_us`` are CPU time of the thread, ``wall_p99_us`` is wall time, and
-``decisions_per_s`` is the reverse of the mean CPU time.  Each run is a process of its own.
+the search for one job with the commit of its shares, a gang being one decision; departures are not, nor what
+``Scheduler.step`` keeps beside it (queue, records, commands).  ``p50_us`` and ``p99_us`` are CPU time of the
+thread, ``wall_p99_us`` is wall time, and ``decisions_per_s`` is the reverse of the mean CPU time.  Each run
+is a process of its own.
 
 Afterwards the bounded answers are compared with the full search (``loss``), and a checker that shares no code
 with the core looks at everything that is placed (``check``).  ``growth_exponent`` is that of p50 from the

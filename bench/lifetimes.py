@@ -2,7 +2,7 @@
 
 ::
 
-    python bench/lifetimes.py [--seeds 1,2,...] [--load 0.85] [--json]
+    python bench/lifetimes.py [--seeds 1,2,...] [--load 0.85] [--hours 160] [--json]
 
 Short and long shares and whole GPUs come to a small cluster in such numbers that it would be used to
 ``--load`` if nothing were lost.  Of each tenant's jobs the lifetimes are alike, but for one who has short and
@@ -90,21 +90,21 @@ VARIANTS = {
 """Placement, and whether the durations are told."""
 
 
-def workload(seed: int, gpus: int, load: float) -> list[TraceRow]:
+def workload(seed: int, gpus: int, load: float, span_s: float = SPAN_S) -> list[TraceRow]:
     """The jobs of one seed in the order of submission."""
     draw = random.Random(seed)
-    rows = [row for source in SOURCES for row in _jobs(source, draw, gpus * load)]
+    rows = [row for source in SOURCES for row in _jobs(source, draw, gpus * load, span_s)]
     rows.sort(key=lambda row: row.submit_s)
     return rows
 
 
-def _jobs(source: Source, draw: random.Random, busy_gpus: float) -> Iterator[TraceRow]:
+def _jobs(source: Source, draw: random.Random, busy_gpus: float, span_s: float) -> Iterator[TraceRow]:
     requests = source.requests()
     mean_s = source.median_s * math.exp(source.sigma**2 / 2)
     per_job_s = mean_s * statistics.mean(r.gpus * (r.compute_milli or 1000) / 1000 for r in requests)
     rate_per_s = source.part * busy_gpus / per_job_s
     now_s, number = draw.expovariate(rate_per_s), 0
-    while now_s < SPAN_S:
+    while now_s < span_s:
         request = draw.choice(requests)
         shape = "whole" if request.modes == WHOLE else "share"
         job_id = f"{shape}-{source.tenant}-{source.median_s:g}-{number}"
@@ -113,14 +113,14 @@ def _jobs(source: Source, draw: random.Random, busy_gpus: float) -> Iterator[Tra
         now_s, number = now_s + draw.expovariate(rate_per_s), number + 1
 
 
-def run(variant: str, seed: int, load: float) -> dict[str, float]:
+def run(variant: str, seed: int, load: float, span_s: float) -> dict[str, float]:
     """The figures of one way to place one workload."""
     policy, told = VARIANTS[variant]
     cluster = load_cluster(CLUSTER)
     model = model_named("none")
     options = SimulationOptions(policy, truth=model, belief=model, known_durations=told)
-    result = simulate(workload(seed, cluster.gpu_count, load), cluster, options)
-    counted = [each for each in result.outcomes if each.submit_s >= WARM_UP * SPAN_S]
+    result = simulate(workload(seed, cluster.gpu_count, load, span_s), cluster, options)
+    counted = [each for each in result.outcomes if each.submit_s >= WARM_UP * span_s]
     whole = [each for each in counted if each.job_id.startswith("whole")]
     shares = [each for each in counted if each.job_id.startswith("share")]
     waits = sorted(map(_wait_s, whole))
@@ -148,12 +148,12 @@ def _ended(outcome: JobOutcome) -> float:
     return outcome.ended_s
 
 
-def measure(seeds: Sequence[int], load: float) -> dict[str, dict[str, float]]:
+def measure(seeds: Sequence[int], load: float, span_s: float) -> dict[str, dict[str, float]]:
     """The means over the seeds, by variant."""
     PLACEMENTS[Blind.name] = Blind
     figures = {}
     for variant in VARIANTS:
-        runs = [run(variant, seed, load) for seed in seeds]
+        runs = [run(variant, seed, load, span_s) for seed in seeds]
         figures[variant] = {name: round(statistics.mean(each[name] for each in runs), 1) for name in runs[0]}
     return figures
 
@@ -163,9 +163,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--seeds", default="1,2,3,4,5,6", help="of the workloads, such as 1,2,3")
     parser.add_argument("--load", type=float, default=0.85, help="part of the compute that is asked for")
+    parser.add_argument("--hours", type=float, default=SPAN_S / HOUR_S, help="so long jobs come")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
-    figures = measure([int(seed) for seed in given.seeds.split(",")], given.load)
+    figures = measure([int(seed) for seed in given.seeds.split(",")], given.load, given.hours * HOUR_S)
     if given.json:
         print(json.dumps(figures))
         return

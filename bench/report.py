@@ -18,7 +18,7 @@ from typing import Any
 
 from bench.report_decisions import decisions
 from bench.report_fgd import fgd_bound, published_fgd
-from bench.report_line import Line, excess, machine
+from bench.report_line import Line, excess, machine, table
 from bench.simulator import EXPONENT_LIMIT, RATIO_LIMIT, WALL_LIMITS_S
 
 HEAD = """\
@@ -78,6 +78,20 @@ def _simulator(line: Line) -> Iterator[str]:
     yield from excess(figures)
 
 
+def _lifetimes(line: Line) -> Iterator[str]:
+    figures = line["figures"]
+    names = list(next(iter(figures.values())))
+    yield "## What it brings to know how long jobs last"
+    yield ""
+    yield (
+        "`cotenant` on the same made-up jobs with lifetimes unknown to it, told for moves alone, estimated "
+        f"and known: means over all seeds, in seconds, {machine(line)}."
+    )
+    yield ""
+    rows = [[f"`{variant}`", *(f"{of[name]:,.0f}" for name in names)] for variant, of in figures.items()]
+    yield from table(["lifetimes", *(f"`{name}`" for name in names)], rows)
+
+
 def _raw(figures: Mapping[str, Any]) -> str:
     return f"```json\n{json.dumps(figures, indent=2)}\n```\n"
 
@@ -88,6 +102,7 @@ _SECTIONS: Mapping[str, Callable[[Line], Iterator[str]]] = {
     "decisions": decisions,
     "decisions-without-fast": decisions,
     "published-fgd": published_fgd,
+    "lifetimes": _lifetimes,
     "fgd-bound": fgd_bound,
 }
 """By the names of :data:`bench.all.BENCHMARKS`."""

@@ -49,6 +49,7 @@ class JobWishes:
     preemptible: bool | None = None
     retries: str | None = None
     time_limit: str | None = None
+    duration: str | None = None
     grace: str | None = None
     profile: str | None = None
     cpu: str | None = None
@@ -86,6 +87,7 @@ def job_spec_of(wishes: JobWishes) -> JobSpec:
         "preemptible": wishes.preemptible,
         "retries": _whole("retries", wishes.retries),
         "time_limit_s": None if wishes.time_limit is None else parse_seconds(wishes.time_limit, "time limit"),
+        "duration_s": None if wishes.duration is None else parse_seconds(wishes.duration, "duration"),
         "grace_s": None if wishes.grace is None else parse_seconds(wishes.grace, "grace"),
         "profile": identifier("profile", wishes.profile),
     }

@@ -80,8 +80,8 @@ def _outcome(job: JobView) -> Iterator[tuple[str, str | None]]:
     if job.step is not None:
         rate = "" if job.steps_per_s is None else f" ({job.steps_per_s:.1f} steps/s)"
         yield "step", f"{job.step}{rate}"
-    if job.preemptions or job.retries_used:
-        times = count_text(job.preemptions, "preemption")
+    if job.preemptions or job.moves or job.retries_used:
+        times = f"{count_text(job.preemptions, 'preemption')}, {count_text(job.moves, 'move')}"
         yield "interruptions", f"{times}, {job.retries_used} of {job.retries} retries"
     if job.ended_s is not None:
         yield "exit status", exit_text(job)

@@ -69,6 +69,9 @@ PATIENCE_S = 12.0
 )
 @click.option("--retries", metavar="N", help="How often a failure is tried again.  [default: 0]")
 @click.option("--time-limit", metavar="TIME", help="End it after this time, such as 90s, 15m, 2h.")
+@click.option(
+    "--duration", metavar="TIME", help="How long it runs without neighbours, if you know; ends nothing."
+)
 @click.option("--grace", metavar="TIME", help="Time between asking it to end and killing it.  [default: 5s]")
 @click.option(
     "--profile", metavar="NAME|FILE", help="What is known of its behaviour: a name, or a file to send."

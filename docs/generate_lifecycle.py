@@ -26,8 +26,8 @@ program and raises `StateError` with the job's story. Each move is stored as an 
 makes it, and shown by `cotenant status JOB`.
 
 An *attempt* is one try to run all workers of a job. Attempts count from 1; a job that goes back to `queued`
-after it was started (preempted, lost with its node, or failed with retries left) gets the next number when it
-is placed again.
+after it was started (preempted, moved, lost with its node, or failed with retries left) gets the next number
+when it is placed again.
 """
 
 GANGS = """\
@@ -44,9 +44,9 @@ SENTENCES = {
     JobState.CANCELLED: "Somebody ended it.",
     JobState.REJECTED: "The nodes that are known could never hold it.",
     Move.PLACE: "Found room.",
-    Move.START: "The preempted jobs have left.",
+    Move.START: "The preempted or moved jobs have left.",
     Move.RUN: "The last of its workers reported that it runs.",
-    Move.STOP: "Cancelled, preempted, out of time, or a worker of it failed.",
+    Move.STOP: "Cancelled, preempted, moved, out of time, or a worker of it failed.",
     Move.REQUEUE: "Preempted, lost with its node, or failed with a retry left.",
     Move.SUCCEED: "Every worker exited with status 0.",
     Move.FAIL: "All workers are gone, one of them failed.",

@@ -52,8 +52,9 @@ def explain_placed(cluster: Cluster, belief: InterferenceModel, record: JobRecor
 
 
 def _outcome_of(record: JobRecord) -> Outcome:
-    if record.outcome is Outcome.REPARTITION:
-        return Outcome.REPARTITION
+    """How its latest place was found; records of earlier versions do not know."""
+    if record.outcome is not None:
+        return record.outcome
     if record.state is JobState.PLACED:
         return Outcome.PREEMPT
     return Outcome.NO_FIT if record.first_placed_s is None else Outcome.FIT

@@ -30,6 +30,7 @@ class JobOutcome:
     slowdown: float | None
     max_slowdown: float | None
     preemptions: int
+    moves: int = 0
 
 
 @made_often
@@ -61,6 +62,7 @@ def outcome_of(record: JobRecord, measured: Measured, now_s: float) -> JobOutcom
         slowdown=measured.slowdown,
         max_slowdown=job.request.max_slowdown,
         preemptions=record.preemptions,
+        moves=record.moves,
     )
 
 
@@ -93,6 +95,7 @@ class Metrics:
     mean_slowdown: float | None
     p99_slowdown: float | None
     preemptions: int
+    moves: int
     promises_broken: int
     events: int
     decisions: int
@@ -164,6 +167,7 @@ def metrics_of(
         mean_slowdown=_mean(slowdowns),
         p99_slowdown=percentile(slowdowns, 99),
         preemptions=sum(o.preemptions for o in outcomes),
+        moves=sum(o.moves for o in outcomes),
         promises_broken=sum(map(_broke_its_promise, outcomes)),
         events=counters.events,
         decisions=counters.decisions,

@@ -197,7 +197,7 @@ def _best_set(sight: Sight) -> tuple[Ints, Ints, Ints]:
     if not sight.gpu.shape[1]:
         return best, shares, choices
     sums = sums_of(sight)
-    for rank in _ranks(sight.ask) if sight.gpu.shape[1] else ():
+    for rank in _ranks(sight.ask):
         fits, scores, room, offer = _scored(sight, rank, sums)
         enough = fits.sum(1) >= wanted
         shares += np.where((room > 0).sum(1) >= wanted, room.sum(1) // wanted, 0)

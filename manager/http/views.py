@@ -69,6 +69,7 @@ def job_view(stored: StoredJob, models: Mapping[str, str], positions: Mapping[st
         exit_code=record.exit_code,
         failure=record.failure,
         preemptions=record.preemptions,
+        moves=record.moves,
         retries_used=record.retries_used,
         assignments=tuple(assignment_view(assignment, models) for assignment in shown),
         neighbours=stored.neighbours,

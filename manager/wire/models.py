@@ -229,6 +229,7 @@ class JobView(Shape):
     exit_code: int | None = None
     failure: str = ""
     preemptions: int = 0
+    moves: int = 0
     retries_used: int = 0
     assignments: tuple[AssignmentView, ...] = ()
     """Where it runs; for an ended job where its last attempt ran."""

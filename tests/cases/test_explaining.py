@@ -18,7 +18,7 @@ from placement.model import (
     Reason,
     Request,
 )
-from tests.cases.desk import EXCLUSIVE, MIG, MPS, TIMESLICE, Desk, exited, mig, mps, node, turn, whole
+from tests.cases.desk import EXCLUSIVE, MIG, MPS, TIMESLICE, Desk, began, exited, mig, mps, node, turn, whole
 
 V100, T4, A100 = "V100-SXM2-32GB", "T4-16GB", "A100-SXM4-80GB"
 GIB = 1 << 30
@@ -250,6 +250,19 @@ def test_what_is_said_of_whom(who, said):
     desk.submit("rejected", Request(modes=MIG, mig_profile="1g.10gb", compute_milli=900))
     explanation = desk.scheduler.explain(who)
     assert (explanation.outcome, explanation.note) == said
+
+
+def test_who_pushed_others_out_is_told_so_while_it_runs():
+    desk = Desk("srtf", FOUR[:1])
+    desk.submit("long", X2, duration_s=50.0)
+    desk.submit("short", X1, duration_s=5.0)
+    assert desk.scheduler.explain("short").outcome is Outcome.PREEMPT
+    desk.tell(exited("long", 143))
+    desk.tell(began("short"))
+    assert desk.state("short").value == "running"
+    assert desk.scheduler.explain("short").outcome is Outcome.PREEMPT
+    desk.scheduler.record("short").outcome = None  # a record of an earlier version
+    assert desk.scheduler.explain("short").outcome is Outcome.FIT
 
 
 # what nobody could ever hold here -> the whole text

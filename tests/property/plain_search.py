@@ -17,6 +17,7 @@ from placement.noise import draw
 from placement.partition import MODE_ORDER, Need, needs_of
 from placement.policies import Offer, Placement
 from tests.property.plain_books import SHARED, Books, Lodger, Slot, lodger_of, stranded
+from tests.property.plain_worth import PlainWorth, Standing
 
 
 @dataclass(frozen=True)
@@ -92,6 +93,7 @@ class PlainSearch:
         self.placement = placement
         self.seed = seed
         self.sight = sight
+        self.worth: PlainWorth | None = None
 
     # -- one job -------------------------------------------------------------------------------------------
 
@@ -189,7 +191,10 @@ class PlainSearch:
             fitting = self._fitting(asked, slots, mode, (blind, stranger))
             if len(fitting) < request.gpus:
                 continue
-            if request.gpus == 1:
+            if mode is Mode.EXCLUSIVE and asked.placement.aligned:
+                empty = [j for j, _need in fitting]
+                yield self._place(asked, node_id, rank, in_block(empty, request.gpus))
+            elif request.gpus == 1:
                 for j, _need in fitting:
                     yield self._place(asked, node_id, rank, (j,))
             else:
@@ -250,9 +255,11 @@ class PlainSearch:
         after = {j: self._after(asked, slots[j], MODE_ORDER[rank]) for j in taken}
         offer = self._offer(asked, node_id, after, rank)
         if len(taken) > 1 and MODE_ORDER[rank] is not Mode.EXCLUSIVE:
-            # Several shares are weighed as the sum of what each would strand.
-            single = [self._offer(asked, node_id, {j: after[j]}, rank).stranded for j in taken]
-            offer = offer._replace(stranded=sum(single))
+            # Several shares are weighed as the sum of what each would strand or take from others.
+            single = [self._offer(asked, node_id, {j: after[j]}, rank) for j in taken]
+            offer = offer._replace(
+                stranded=sum(one.stranded for one in single), forgone=sum(one.forgone for one in single)
+            )
         policy = asked.placement
         value = (0 if policy.any_mode else rank, policy.score(offer))
         shares = tuple(after[j].lodgers[-1].share for j in taken)
@@ -269,6 +276,10 @@ class PlainSearch:
         whole = bool(after) and MODE_ORDER[rank] is Mode.EXCLUSIVE
         growth = stranded(then, cpu - request.cpu_milli, ram - request.ram_bytes, books.mix)
         growth -= stranded(before, cpu, ram, books.mix)
+        forgone = 0
+        if self.worth is not None:
+            left = Standing(then, cpu - request.cpu_milli, ram - request.ram_bytes)
+            forgone = self.worth.forgone(Standing(before, cpu, ram), left)
         felt = {j: self._forecast(before[j], after[j]) for j in after}
         fields = {
             "mode": rank,
@@ -285,6 +296,7 @@ class PlainSearch:
             "shape": (1 << request.gpus if whole else 1) if after else 0,
             "shapes": books.shapes(node_id),
             "stranded": growth,
+            "forgone": forgone,
             "suffered": sum(suffered for suffered, _inflicted in felt.values()),
             "inflicted": sum(inflicted for _suffered, inflicted in felt.values()),
             "price": OPENING_MS[MODE_ORDER[rank]] * len(opened),
@@ -302,6 +314,20 @@ class PlainSearch:
         suffered = sum(mine.sensitivity[c] * other.pressure[c] for other in there for c in (0, 1))
         inflicted = sum(mine.pressure[c] * other.sensitivity[c] for other in there for c in (0, 1))
         return suffered // 1000, inflicted // 1000
+
+
+def in_block(empty: list[int], wanted: int) -> tuple[int, ...]:
+    """The first slots of the smallest free aligned block (pair, quad, ...) that does, or the first ones."""
+
+    def free(start: int, size: int) -> bool:
+        return all(slot in empty for slot in range(start, start + size))
+
+    for size in (1, 2, 4, 8):
+        for start in range(0, 8, size):
+            whole = free(start, size) and not free(start // (2 * size) * 2 * size, 2 * size)
+            if size >= wanted and whole:
+                return tuple(range(start, start + wanted))
+    return tuple(empty[:wanted])
 
 
 def _outlasted(slot: Slot, lifetime: int) -> int:

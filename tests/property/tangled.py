@@ -7,6 +7,7 @@ from typing import Any
 from placement.neighbourhood import Neighbour, Neighbourhood
 from placement.policies import Placement
 from placement.policies.base import Measure
+from placement.policies.cotenant import Cotenant
 from placement.policies.offer import Offer, larger, level, smaller, where
 
 
@@ -63,3 +64,10 @@ class Choosy(Steps):
         """Whether there are few enough, all of a mind with the newcomer."""
         hurried = [neighbour.max_slowdown is not None for neighbour in place.neighbours]
         return len(hurried) < 2 and all(one == (newcomer.max_slowdown is not None) for one in hurried)
+
+
+class Apart(Cotenant):
+    """The default placement, but for gangs, whose workers it does not gather."""
+
+    name = "apart"
+    gathers = False

@@ -23,7 +23,8 @@ from placement.policies.base import Measure
 from placement.search import Search
 from tests.property.plain_books import Books
 from tests.property.plain_search import PlainSearch
-from tests.property.tangled import Choosy, Steps, Tangled
+from tests.property.plain_worth import PlainWorth
+from tests.property.tangled import Apart, Choosy, Steps, Tangled
 
 GIB = 1 << 30
 POLICIES: dict[str, type[Placement]] = {
@@ -31,10 +32,11 @@ POLICIES: dict[str, type[Placement]] = {
     "tangled": Tangled,
     "steps": Steps,
     "choosy": Choosy,
+    "apart": Apart,
 }
-PLAIN = [name for name, policy in POLICIES.items() if policy.weighs is not Measure.FORGONE]
-"""Policies whose measures are worked out anew here."""
-COMPILED = ("best-fit", "tangled")
+PLAIN = [name for name, policy in POLICIES.items() if not policy.gathers]
+"""Policies whose places are worked out anew here; ``apart`` is `cotenant`, but for where its gangs go."""
+COMPILED = ("best-fit", "tangled", "apart")
 KINDS = (
     ("A100-SXM4-80GB", 80 * GIB),
     ("A30-24GB", 24 * GIB),
@@ -153,6 +155,7 @@ class Desk:
                 self.replace_nodes()
             elif what < 0.95:
                 self.cluster.neighbourhoods.sweep()
+                self.search.review_prices()
             else:
                 node_id = self.dice.of(*sorted(self.books.nodes))
                 up = self.dice.random() < 0.6
@@ -181,6 +184,8 @@ class Desk:
         demand = self.search.demand(job, profile)
         found = self.search.place(holder_of(job, profile), demand, job)
         if self.audited:
+            if self.policy.weighs is Measure.FORGONE:
+                self.plain.worth = PlainWorth(MIX, self.cluster.kinds, self.search.prices.levels)
             expected = self.plain.place(job, profile, alone=not same)
             assert found == expected, f"seed {self.seed}, {job}, {profile}"
         self.log.append(found)

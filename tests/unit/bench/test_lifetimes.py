@@ -28,8 +28,8 @@ def test_a_seed_is_a_workload_of_the_load_that_was_asked_for():
 
 def test_all_four_ways_are_measured_and_only_lifetimes_make_a_difference(monkeypatch, capsys):
     monkeypatch.setitem(PLACEMENTS, lifetimes.Blind.name, lifetimes.Blind)
-    monkeypatch.setattr(lifetimes, "SPAN_S", 30 * lifetimes.HOUR_S)
-    monkeypatch.setattr(sys, "argv", ["lifetimes.py", "--seeds", "1", "--load", "1.1", "--json"])
+    words = ["--seeds", "1", "--hours", "30", "--load", "1.1", "--json"]
+    monkeypatch.setattr(sys, "argv", ["lifetimes.py", *words])
     lifetimes.main()
     figures = json.loads(capsys.readouterr().out)
     assert list(figures) == ["unknown", "told", "estimated", "known"]

@@ -32,6 +32,8 @@ BAD = [
     ("--time-limit -5 -- x", "time limit"),
     ("--time-limit 0 -- x", "time limit"),
     ("--time-limit 5y -- x", "5y"),
+    ("--duration 5y -- x", "5y"),
+    ("--duration -5 -- x", "duration"),
     ("--grace inf -- x", "grace"),
     ("--cpu nan -- x", "cpu"),
     ("--cpu -1 -- x", "cpu"),

@@ -92,6 +92,20 @@ def test_status_shows_what_is_predicted_among_the_present_neighbours(manager, ru
     assert "predicted slowdown: 1.50x (up to 1.60x)" in run("status", "j2").out
 
 
+@pytest.mark.parametrize(
+    ("fields", "line"),
+    [
+        ({"moves": 1}, "0 preemptions, 1 move, 0 of 0 retries"),
+        ({"preemptions": 1, "moves": 2}, "1 preemption, 2 moves, 0 of 0 retries"),
+        ({}, None),
+    ],
+)
+def test_status_says_how_often_a_job_was_interrupted(manager, run, fields, line):
+    manager.hold(job_view("j9", **fields))
+    lines = [each for each in run("status", "j9").out.splitlines() if each.startswith("interruptions:")]
+    assert [each.partition(":")[2].strip() for each in lines] == ([line] if line else [])
+
+
 def test_status_shows_a_life_and_no_control_characters(manager, run):
     manager.hold(FAILED)
     manager.event_views = [

@@ -44,6 +44,8 @@ GOOD = [
     ({"preemptible": False}, "preemptible", False),
     ({"retries": "2"}, "retries", 2),
     ({"time_limit": "2h"}, "time_limit_s", 7200.0),
+    ({"duration": "2h"}, "duration_s", 7200.0),
+    ({}, "duration_s", None),
     ({"grace": "1.5s"}, "grace_s", 1.5),
     ({"profile": "resnet"}, "profile", "resnet"),
     ({"kind": "inference"}, "kind", "inference"),

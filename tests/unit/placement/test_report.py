@@ -43,6 +43,7 @@ RUN = [
         max_slowdown=1.5,
         gpu_milli=500,
         preemptions=2,
+        moves=1,
     ),
     outcome(
         FAILED,
@@ -55,6 +56,7 @@ RUN = [
         max_slowdown=1.5,
         gpu_milli=1000,
         preemptions=1,
+        moves=2,
     ),
     outcome(CANCELLED, 130.0, None, 135.0, gpu_milli=2000),
     outcome(REJECTED, 140.0, None, 999.0, gpu_milli=64_000),
@@ -77,6 +79,7 @@ BY_HAND = {  # in the order of the result file
     "mean_slowdown": 1.5,
     "p99_slowdown": 2.0,
     "preemptions": 3,
+    "moves": 3,
     "promises_broken": 1,  # exactly at the promise is kept; unknown is not broken
     "events": 12,
     "decisions": 8,
@@ -106,6 +109,7 @@ COUNTS = {
     "jobs_completed",
     "jobs_rejected",
     "preemptions",
+    "moves",
     "promises_broken",
     "events",
     "decisions",

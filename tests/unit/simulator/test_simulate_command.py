@@ -16,7 +16,7 @@ CLUSTER = ("--cluster", "1x2xT4-16GB")
 METRICS = [
     *("jobs_total", "jobs_completed", "jobs_rejected", "avg_jct_s", "p50_jct_s", "p99_jct_s"),
     *("avg_wait_s", "p50_wait_s", "p99_wait_s", "makespan_s", "gpu_allocation_ratio"),
-    *("gpu_utilisation_ratio", "mean_slowdown", "p99_slowdown", "preemptions", "promises_broken"),
+    *("gpu_utilisation_ratio", "mean_slowdown", "p99_slowdown", "preemptions", "moves", "promises_broken"),
     *("events", "decisions", "load_s", "wall_s", "decisions_per_s"),
 ]
 
@@ -88,7 +88,7 @@ def test_the_default_trace_needs_no_argument_at_all(capsys):
     assert lines[0] == (
         "the trace that ships (cotenant), 1000 jobs, on 8x8xA100-SXM4-80GB: 8 nodes, 64 GPUs; seed 0"
     )
-    assert lines[2].split() == ["METRIC", "BEST-FIT"]
+    assert lines[2].split() == ["METRIC", "COTENANT"]
     assert [line.split()[0] for line in lines[3:]] == METRICS
 
 
