@@ -184,6 +184,57 @@ def test_a_kind_that_some_must_have_has_a_price_when_it_is_scarce():
     assert tables[at + kinds[T4]] > 0 == tables[at + kinds[V100]]
 
 
+def kinds_of(*kinds: tuple[str, int, int]) -> list[Node]:
+    """Nodes of four GPUs: model, memory in GiB, how many nodes."""
+    return [
+        Node(f"{model}-{gib}-{i}", tuple(Gpu(f"{model}-{gib}/{i}/{j}", model, gib << 30) for j in range(4)))
+        for model, gib, count in kinds
+        for i in range(count)
+    ]
+
+
+def test_levels_are_those_of_what_can_get_scarce_not_of_so_many_things():
+    """Another kind in the place of one, of the same model: as many things, but other ones."""
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 16, 1)))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    search.catch_up()
+    scarce = search.prices.levels
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 15, 20)))
+    search.catch_up()
+    assert len(search.prices.levels) == len(scarce)
+    assert search.prices.levels[1] < scarce[1]
+
+
+def test_levels_are_kept_where_more_nodes_come_of_the_same_kinds():
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 16, 1)))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    search.catch_up()
+    scarce = search.prices.levels
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 16, 20)))
+    search.catch_up()
+    assert search.prices.levels == scarce
+    search.review_prices()
+    assert search.prices.levels[1] < scarce[1]
+
+
+@pytest.mark.parametrize("thing", [0, 1], ids=["places for four GPUs", "T4s"])
+def test_what_is_free_on_nodes_that_are_not_up_is_no_supply(thing):
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 16, 20)))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    search.catch_up()
+    plenty = search.prices.levels[thing]
+    for i in range(1, 20):
+        cluster.set_up(f"{T4}-16-{i}", up=False)
+        if thing == 0:  # elsewhere something is free, but no four GPUs
+            share = Share(f"{V100}-32/{i}/0", Mode.MPS, 10)
+            cluster.allocate(Holder(f"a{i}", "t"), Assignment(0, f"{V100}-32-{i}", (share,)))
+    search.review_prices()
+    assert search.prices.levels[thing] > plenty
+
+
 def test_what_is_taken_for_usual_fits_common_gpus():
     cluster = Cluster(USUAL)
     cluster.set_nodes([Node("n", (Gpu("g", "A100-SXM4-80GB", 80 << 30),))])
