@@ -11,13 +11,15 @@ import pytest
 from placement import columns as k
 from placement import engine
 from placement import mix as m
+from placement.ask import opening_ms
 from placement.cluster import Cluster
 from placement.interference import NoInterference
 from placement.lodgings import Holder
 from placement.mix import UsualRequest
-from placement.model import Assignment, Gpu, Job, Lifetime, Mode, Node, Request, Share
+from placement.model import Assignment, Gpu, Job, Lifetime, Mode, Node, Request, Share, StateError
 from placement.options import Options
 from placement.packing_duals import residual_worth
+from placement.partition import MODE_ORDER
 from placement.policies import PLACEMENTS
 from placement.policies.cotenant import OUTLASTING
 from placement.search import Search
@@ -233,6 +235,22 @@ def test_what_is_free_on_nodes_that_are_not_up_is_no_supply(thing):
             cluster.allocate(Holder(f"a{i}", "t"), Assignment(0, f"{V100}-32-{i}", (share,)))
     search.review_prices()
     assert search.prices.levels[thing] > plenty
+
+
+@pytest.mark.parametrize(
+    ("model", "opening"),
+    [("A100-SXM4-80GB", (0, 13_000, 1_000, 0)), ("H100-SXM5-80GB", (0, 3_000, 1_000, 0))],
+)
+def test_an_empty_gpu_has_the_price_of_its_change_of_mode(model, opening):
+    """MIG: its mode, its instances, and a reset where turning it on takes one; MPS: its server."""
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes([Node("n", (Gpu("t", T4, 16 << 30), Gpu("g", model, 80 << 30)))])
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    ask = search.ask_of(search.demand(Job("b", Request(compute_milli=100), 0.0, 1), None))
+    modes = Mode.EXCLUSIVE, Mode.MIG, Mode.MPS, Mode.TIMESLICE
+    assert tuple(ask.terms[MODE_ORDER.index(mode), 1, k.PRICE] for mode in modes) == opening
+    with pytest.raises(StateError, match="cannot be set up for mig"):
+        opening_ms(T4, Mode.MIG)
 
 
 def test_what_is_taken_for_usual_fits_common_gpus():
