@@ -13,9 +13,18 @@ from placement import columns as k
 from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.interference import Coupling, InterferenceModel, Resident, coupling_of
-from placement.model import WHOLE_GPU_MILLI, Isolation, Mode, Profile, Request
+from placement.model import WHOLE_GPU_MILLI, Isolation, Mode, Profile, Request, StateError
 from placement.neighbourhood import Neighbour, NeighbourhoodTable
-from placement.partition import MODE_ORDER, MigGeometry, Need, mps_max_clients, needs_of
+from placement.partition import (
+    MODE_ORDER,
+    MigGeometry,
+    Need,
+    Price,
+    Setup,
+    mps_max_clients,
+    needs_of,
+    transition,
+)
 from placement.policies import Placement
 
 SLICE_ROUNDING = 7
@@ -23,10 +32,6 @@ SLICE_ROUNDING = 7
 
 MODE_STEP = 1 << 54
 """Lies between the modes of policies that do not weigh them; more than any score."""
-
-OPENING_MS = {Mode.MPS: 1_000, Mode.TIMESLICE: 0, Mode.MIG: 4_000, Mode.EXCLUSIVE: 0}
-"""Time until an empty GPU serves in a mode; MIG as MISO measured it (SoCC'22, section 5.1)."""
-
 
 RANK_OF = {mode: rank for rank, mode in enumerate(MODE_ORDER)}
 _OWN_MEMORY = frozenset({Mode.MIG, Mode.EXCLUSIVE})
@@ -217,7 +222,7 @@ def _terms(
 ) -> tuple[int, ...]:
     """The terms of so many shares of one GPU, as if they were one share."""
     copies, profile, cluster, belief = about
-    milli, price = need.compute_milli * copies, OPENING_MS[need.mode]
+    milli, price = need.compute_milli * copies, opening_ms(cluster.kinds[kind][0], need.mode)
     if need.mode is Mode.EXCLUSIVE:
         return milli, (need.memory_bytes or 0) * copies, 0, 0, 0, k.MANY, price, 0, 0, 0, 0
     geometry = cluster.geometries[kind]
@@ -245,6 +250,19 @@ def _terms(
         presses_2 * copies,
         *pull.sensitivity,
     )
+
+
+@functools.lru_cache(maxsize=256)
+def opening_ms(gpu_model: str, mode: Mode) -> int:
+    """Time until an empty GPU serves in a mode, in milliseconds; it counts as not set up for any.
+
+    Raises:
+        StateError: GPUs of that model never serve in that mode.
+    """
+    price = transition(Setup(gpu_model), mode)
+    if not isinstance(price, Price):
+        raise StateError(f"{gpu_model} cannot be set up for {mode.value}: {price.value}")
+    return round(1000 * price.delay_s)
 
 
 def newcomer_of(ask: Ask, need: Need) -> Neighbour:

@@ -83,7 +83,9 @@ class Moving:
         rows, self._loosened = self._loosened, []
         if self._recutting is None or not rows:
             return []
-        gpus = self._search.cluster.gpus[rows]
+        cluster = self._search.cluster
+        rows = [row for row in rows if cluster.nodes.item(row, k.UP)]
+        gpus = cluster.gpus[rows]
         loose = np.argwhere((gpus[:, :, k.MODE] == k.MIG) & (gpus[:, :, k.FREE_MILLI] > 0))
         places = [(rows[i], slot) for i, slot in loose[:PLANS_A_STEP].tolist()]
         plans = (self._recutting.growth(row, slot, now_s) for row, slot in places)

@@ -109,7 +109,8 @@ class Recutting:
 
     def growth(self, row: int, slot: int, now_s: float) -> Plan | None:
         """Larger slices for those who are on a GPU, all in all; None if there are none or they are dear."""
-        if self._cluster.gpus.item(row, slot, k.MODE) != k.MIG:
+        up = self._cluster.nodes.item(row, k.UP)
+        if not up or self._cluster.gpus.item(row, slot, k.MODE) != k.MIG:
             return None
         board = self._board(row, slot, now_s)
         standing = [present for _record, present, _speeds in board.free]
@@ -135,7 +136,7 @@ class Recutting:
         board = _Board(node.node_id, uuid, geometry, [], [])
         for tenancy in self._cluster.residents(uuid):
             present = _instance(tenancy)
-            record = None if now_s is None else movable(self._ledger, tenancy.job_id, now_s)
+            record = None if now_s is None else self._movable(tenancy.job_id, now_s)
             speeds = {} if record is None else self._speeds(record, uuid, geometry)
             single = record is not None and record.job.workers == record.job.request.gpus == 1
             if record is None or not single or present.profile not in speeds:
@@ -143,6 +144,10 @@ class Recutting:
             else:
                 board.free.append((record, present, speeds))
         return board
+
+    def _movable(self, job_id: str, now_s: float) -> JobRecord | None:
+        record = self._ledger.find(job_id)
+        return record if record is not None and movable(self._cluster, record, now_s) else None
 
     def _speeds(self, record: JobRecord, uuid: str, geometry: MigGeometry) -> Speeds:
         """Speeds on the slices that would do for a job; none for one that has been promised a speed."""

@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 
 from placement import columns as k
+from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.forecasts import on_gpu
 from placement.ledger import Ledger
@@ -29,7 +30,7 @@ from placement.partition import (
     repartition,
     transition,
 )
-from placement.partition.transitions import DEFAULT_COSTS
+from placement.partition.transitions import DEFAULT_COSTS, HORIZON_S
 from placement.preemption import Wish
 from placement.search import Search
 from placement.topology import exceeds, spans
@@ -46,10 +47,6 @@ MOST_MOVED = 4
 SETTLED_S = 60.0
 """Whoever has its place for a shorter time is not moved.  Our assumption: twice what MISO's simulator
 charges for a move, so that nobody spends most of its time on the move."""
-
-HORIZON_S = 300.0
-"""A job that waits is taken to find a place without any move after so long.  Our assumption; where the run
-times are known they say more (:func:`horizon_s`)."""
 
 _NEVER = 1 << 40
 
@@ -245,10 +242,14 @@ class Repartition:
             if profile is not None:
                 chosen = self._in_the_way(wish, node.gpus[slot].model, residents, profile)
             for job_id in chosen:
-                record = movable(self._ledger, job_id, wish.now_s)
+                record = self._movable(job_id, wish.now_s)
                 if record is not None:
                     found[job_id] = record
         return sorted(found.values(), key=lambda record: (record.job.workers > 1, _size(record)))
+
+    def _movable(self, job_id: str, now_s: float) -> JobRecord | None:
+        record = self._ledger.find(job_id)
+        return record if record is not None and movable(self._cluster, record, now_s) else None
 
     def _profile_wanted(self, wish: Wish, row: int, slot: int) -> str | None:
         """The one slice that the job wants of a GPU that is cut already; None for none or several."""
@@ -274,7 +275,7 @@ class Repartition:
             return set()
         owner = {_instance(share): job_id for job_id, share in residents}
         standing = [
-            Standing(instance, 1, movable(self._ledger, job_id, wish.now_s) is not None)
+            Standing(instance, 1, self._movable(job_id, wish.now_s) is not None)
             for instance, job_id in owner.items()
         ]
         change = cheapest_change(geometry, standing, profile)
@@ -283,13 +284,19 @@ class Repartition:
     # -- what it costs -------------------------------------------------------------------------------------
 
     def _priced(self, wish: Wish, draft: _Draft) -> Plan | None:
-        """The plan with its price, seen from the cluster as it is; None if a mode cannot be changed so."""
+        """The plan with its price, seen from the cluster as it is; None if a mode cannot be changed so.
+
+        The changes of mode count that those moved need where they go on; all are made at once.
+        """
         moved = [record for move in draft.moves if (record := self._ledger.find(move.job_id)) is not None]
-        prices = [
-            self._price(share, {record.job.job_id for record in moved})
-            for assignment in draft.place
-            for share in assignment.shares
+        leaving = {record.job.job_id for record in moved}
+        going = [
+            share
+            for move in draft.moves
+            for share in _shares(move.place)
+            if self._mode_of(share.gpu_uuid) is not share.mode
         ]
+        prices = [self._price(share, leaving) for share in (*_shares(draft.place), *going)]
         known = [price for price in prices if isinstance(price, Price)]
         if len(known) < len(prices):
             return None
@@ -303,10 +310,15 @@ class Repartition:
         )
         return Plan(draft.place, draft.moves, price, net_gain(price, prospect, self._costs))
 
+    def _mode_of(self, gpu_uuid: str) -> Mode | None:
+        """What a GPU serves in now; None for one that is empty."""
+        residents = self._cluster.residents(gpu_uuid)
+        return residents[0].share.mode if residents else None
+
     def _price(self, share: Share, moved: Collection[str]) -> Price | Reason:
         """What it takes to make one GPU ready for this share."""
         residents = self._cluster.residents(share.gpu_uuid)
-        mode = residents[0].share.mode if residents else None
+        mode = self._mode_of(share.gpu_uuid)
         leaving = [tenancy.share for tenancy in residents if tenancy.job_id in moved]
         if mode is share.mode is Mode.MIG:
             gone = tuple(_instance(each) for each in leaving)
@@ -340,14 +352,14 @@ class Repartition:
         return total
 
 
-def movable(ledger: Ledger, job_id: str, now_s: float) -> JobRecord | None:
-    """The record of a job that may be moved now, None for others."""
-    record = ledger.find(job_id)
-    if record is None or record.state not in (JobState.STARTING, JobState.RUNNING):
-        return None
+def movable(cluster: Cluster, record: JobRecord, now_s: float) -> bool:
+    """Whether a job may be moved now; one with a worker on a node that is not up waits for that node."""
+    if record.state not in (JobState.STARTING, JobState.RUNNING) or record.exited_workers:
+        return False
     settled = record.placed_s is not None and now_s - record.placed_s >= SETTLED_S
     may_be = record.job.workers <= MOST_MOVED and record.job.preemptible
-    return record if settled and may_be and not record.exited_workers else None
+    held = (assignment.node_id for assignment in record.assignments)
+    return settled and may_be and all(cluster.has_node(at) and cluster.is_up(at) for at in held)
 
 
 def horizon_s(wish: Wish, moved: Sequence[JobRecord]) -> float:
@@ -355,7 +367,7 @@ def horizon_s(wish: Wish, moved: Sequence[JobRecord]) -> float:
 
     It would when those to be moved have ended, as far as is known.
     """
-    limits = [HORIZON_S]
+    limits: list[float] = [HORIZON_S]
     own_s = wish.record.remaining_s()
     if own_s is not None:
         limits.append(own_s)
@@ -370,6 +382,10 @@ def growth_s(moved: Sequence[JobRecord], now_s: float) -> float:
     """How long larger slices help those moved for them: until the first is done, as far as is known."""
     left = [_left_s(record, now_s) for record in moved]
     return min([HORIZON_S, *(seconds for seconds in left if seconds is not None)])
+
+
+def _shares(place: Iterable[Assignment]) -> list[Share]:
+    return [share for assignment in place for share in assignment.shares]
 
 
 def _instance(share: Share) -> Instance:

@@ -184,6 +184,7 @@ class Scheduler:
             for search in (self._search, self._bare):
                 search.cluster.set_nodes(members.values())
         self._placer.nodes_changed()
+        self._search.catch_up()  # now, not at the first look: what a snapshot keeps is of its own nodes
 
     def _define(self, profile: Profile) -> None:
         if self._ledger.profiles.get(profile.name) != profile:
@@ -357,5 +358,6 @@ class Scheduler:
                 self._placer.line_up(record)
         self.events, self._placer.decisions = snapshot.events, snapshot.decisions
         self._search.prices.levels = snapshot.price_levels
+        self._search.catch_up()
         self._lifetimes.recall(snapshot.run_times)
         return self

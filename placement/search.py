@@ -79,13 +79,18 @@ class Search:
 
     def ask_of(self, demand: Demand) -> Ask:
         """The compiled request of a demand."""
-        if self._generation != self.cluster.generation:
-            self._generation = self.cluster.generation
-            self._rows.start_over()
-            if self._weighs_worth:
-                self.prices.rebuild()
-                self._rows.copy_tables()
+        self.catch_up()
         return self._demands.compiled(demand)
+
+    def catch_up(self) -> None:
+        """Take note of other nodes: rows begin anew, and prices are those of what can get scarce now."""
+        if self._generation == self.cluster.generation:
+            return
+        self._generation = self.cluster.generation
+        self._rows.start_over()
+        if self._weighs_worth:
+            self.prices.rebuild()
+            self._rows.copy_tables()
 
     def bounded(self, demand: Demand) -> bool:
         """Whether a demand is answered by a bounded look: hardly anybody who is alive asks for the same."""
@@ -104,7 +109,8 @@ class Search:
 
     def review_prices(self) -> None:
         """See what is scarce now; to be done now and then."""
-        if self._weighs_worth and self._generation == self.cluster.generation and self.prices.review():
+        self.catch_up()
+        if self._weighs_worth and self.prices.review():
             self._rows.copy_tables()
 
     # -- looking -------------------------------------------------------------------------------------------

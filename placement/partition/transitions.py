@@ -27,6 +27,10 @@ MIG_MODE_S = 1.0
 MPS_SERVER_S = 1.0
 """Starting or stopping an MPS server until a client is served.  Our assumption."""
 
+HORIZON_S = 300
+"""A job that waits is taken to find a place without any change after so long, so that a change has to pay off
+in that time.  Our assumption; where the run times are known they say more."""
+
 
 @dataclass(frozen=True, slots=True)
 class TransitionCosts:

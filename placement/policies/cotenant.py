@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from placement.partition.transitions import HORIZON_S
 from placement.policies.base import Measure, Placement
 from placement.policies.offer import Offer, larger
 
 HARM_PART = 4
 """On a full cluster more weight does not make less harm: jobs are scattered, and whole GPUs find no place."""
-
-HORIZON_S = 300
-"""A change of mode is spread over so many seconds; as long as a move has to pay off (docs/decisions/0009)."""
-
 
 OUTLASTING = 100
 """Thousandths of a GPU, times 3, for each step of :attr:`Offer.outlasts`.  A small gain with a price: see
@@ -42,7 +39,8 @@ class Cotenant(Placement):
 
         A slowdown costs its part of the compute of whoever suffers it, neighbours as much as they hold on
         average, but only a :data:`HARM_PART` of that; a second of a GPU that changes its mode costs as much
-        as a job that runs for :data:`HORIZON_S` can bear.
+        as a job that runs for :data:`HORIZON_S` can bear, as long as a move has to pay off
+        (docs/decisions/0009).
         """
         held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
         slowed = (at.suffered * at.taken + at.inflicted * held) // 1000

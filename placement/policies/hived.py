@@ -20,8 +20,7 @@ class Hived(Placement):
     A job gets whole GPUs of a free cell of its tenant.  If there is none, or the tenant has no cells, it
     runs on idle GPUs until their owner comes: it is then put back in the queue.  A job that may not be put
     back runs in cells alone, and is refused if its tenant's cannot hold it, or the nodes have no room for all
-    cells.  The guarantee is about GPUs:
-    CPU and RAM of a node are not divided.
+    cells.  The guarantee is about GPUs: CPU and RAM of a node are not divided.
     """
 
     name = "hived"

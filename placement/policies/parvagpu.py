@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import replace
 from typing import Any
 
@@ -36,7 +37,12 @@ class ParvaGpu(Placement):
 
     def asks(self, job: Job) -> Request:
         """Slices and shares alone for services, where they accept any."""
-        request = job.request
-        if job.kind is JobKind.INFERENCE and request.modes & _SERVING and not request.modes <= _SERVING:
-            return replace(request, modes=request.modes & _SERVING)
-        return request
+        return _serving(job.request) if job.kind is JobKind.INFERENCE else job.request
+
+
+@functools.lru_cache(maxsize=4096)
+def _serving(request: Request) -> Request:
+    """The same object for the same request: it is known again by its identity."""
+    if request.modes & _SERVING and not request.modes <= _SERVING:
+        return replace(request, modes=request.modes & _SERVING)
+    return request

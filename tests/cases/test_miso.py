@@ -11,7 +11,7 @@ import pytest
 from placement import repartition
 from placement.interference import NoInterference
 from placement.lifecycle import JobState
-from placement.model import Profile, ProfileDefined, Request
+from placement.model import NodeLost, Profile, ProfileDefined, Request
 from placement.options import Options
 from placement.partition import geometry_of, legal_sets
 from placement.policies.miso import usual_speed
@@ -219,6 +219,11 @@ def test_only_where_something_was_freed():
     gone = next(job_id for job_id in where if list(where.values()).count(where[job_id]) == 2)
     (left,) = (job_id for job_id in where if job_id != gone and where[job_id] == where[gone])
     assert ended(desk, gone) == [f"stop {left}.0 moved"]
+
+
+def test_nobody_is_given_more_on_a_node_that_is_lost():
+    desk = sharing([ANY, ANY, ANY])
+    assert desk.tell(NodeLost("a"), exited("j1", attempt=desk.scheduler.record("j1").attempt)) == []
 
 
 def test_a_restored_scheduler_gives_the_same_larger_slices():

@@ -231,6 +231,32 @@ def test_nobody_is_moved_before_it_has_settled(monkeypatch):
     assert desk.submit("another", whole(2, cpu_milli=1)) == ["stop p.0 moved"]
 
 
+NARROW = (node("a", f"1x{A100}", cpu_milli=8000), node("b", f"1x{A100}", cpu_milli=1000))
+
+
+@pytest.mark.parametrize(
+    ("duration_s", "orders"),
+    [(16.0, []), (23.0, []), (24.0, ["stop p.0 moved"])],
+    ids=["enough for the change at its own place", "just too short", "just long enough"],
+)
+def test_the_change_of_mode_where_those_moved_go_on_has_a_price(duration_s, orders):
+    """5 s to leave and 13 s until the other GPU has slices: 1 x (t - 18) against 0.143 x (18 + 21)."""
+    desk = peopled(NARROW, [("-f", X1), ("p", mig("1g.10gb"))])
+    assert desk.holds("p") == "a-0:1g.10gb@6"
+    assert desk.submit("new", mig("7g.80gb", cpu_milli=8000), duration_s=duration_s) == orders
+
+
+@pytest.mark.parametrize(
+    ("lost", "orders"),
+    [([], ["stop g.0 moved", "stop g.1 moved"]), ([NodeLost("b")], [])],
+    ids=["up", "lost"],
+)
+def test_a_gang_with_a_worker_on_a_lost_node_is_not_moved(lost, orders):
+    desk = peopled(PAIRS, [("-q", X1), ("g", X1, {"workers": 2}), ("-s", X1)])
+    desk.tell(NodeJoined(node("c", f"2x{V100}", cpu_milli=1000)), *lost)
+    assert desk.submit("new", whole(2, cpu_milli=8000)) == orders
+
+
 Turn = list[Event]
 LEFT = stopped("p", served_s=3.0)
 

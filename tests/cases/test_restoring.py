@@ -7,12 +7,19 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from placement import scheduler
 from placement.decision_log import lines
+from placement.interference import model_named
 from placement.lifecycle import ENDED, JobState
+from placement.mix import UsualRequest
 from placement.model import (
     Event,
+    Gpu,
     Isolation,
+    Job,
     JobCancelled,
+    JobSubmitted,
+    Node,
     NodeFenced,
     NodeJoined,
     NodeLost,
@@ -21,6 +28,7 @@ from placement.model import (
     Request,
 )
 from placement.options import Options
+from placement.policies import policy_named
 from placement.scheduler import Scheduler
 from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, turn, whole
 
@@ -160,3 +168,77 @@ def test_the_histories_pass_through_every_living_state(state):
             desk.tell(*events)
             seen |= {record.state for record in desk.scheduler.records()}
     assert state in seen
+
+
+T4 = "T4-16GB"
+MIX = (
+    UsualRequest(mps(250), 3),
+    UsualRequest(whole(4), 1),
+    UsualRequest(whole(1, gpu_models=("T4",)), 1),
+    UsualRequest(whole(1, gpu_models=("A100",)), 1),
+)
+MANY = (*(node(f"v{i}", f"4x{V100}") for i in range(12)), *(node(f"t{i}", f"4x{T4}") for i in range(3)))
+
+
+def pricing(events: Turn) -> Scheduler:
+    """A scheduler that weighs what is scarce, and has been told of these."""
+    told = Scheduler(policy_named("backfill+cotenant"), model_named("none"), Options(compiled=False, mix=MIX))
+    told.step(events, 1.0)
+    return told
+
+
+def twice(live: Scheduler) -> tuple[Scheduler, Scheduler]:
+    """The same scheduler, and as it is after a restart."""
+    snapshot, options = copy.deepcopy(live.snapshot()), Options(compiled=False, mix=MIX)
+    return live, Scheduler.restore(live.policy, live.belief, snapshot, options)
+
+
+def alone(job_id: str, request: Request, sequence: int) -> JobSubmitted:
+    return JobSubmitted(Job(job_id, request, 0.0, sequence))
+
+
+IMPOSSIBLE = whole(1, gpu_models=("A100",))
+
+
+def test_a_restored_scheduler_reviews_prices_at_the_same_moment(monkeypatch):
+    """The decision at which prices are reviewed is the first after the restart, and it looks at no place."""
+    monkeypatch.setattr(scheduler, "REVIEW_EVERY", 13)
+    live = pricing([NodeJoined(member) for member in MANY])
+    before = live.price_levels
+    live.step([alone(f"s{i}", whole(1, gpu_models=("V100",)), i) for i in range(12)], 2.0)
+    assert (live.decisions, live.price_levels) == (12, before)
+    both = twice(live)
+    for one in both:
+        one.step([alone("never", IMPOSSIBLE, 20)], 3.0)
+    assert [one.price_levels for one in both] == [live.price_levels] * 2 != [before] * 2
+    steps = [one.step([alone(f"m{i}", mps(250), 30 + i) for i in range(9)], 4.0) for one in both]
+    assert lines(steps[0], 4.0) == lines(steps[1], 4.0)
+
+
+def test_a_kind_of_gpu_that_is_gone_for_good_leaves_no_price_behind(monkeypatch):
+    """Live it is still numbered, after a restart nothing is known of it."""
+    monkeypatch.setattr(scheduler, "REVIEW_EVERY", 1)
+    old = node("a", f"4x{A100}")
+    live = pricing([NodeJoined(member) for member in (*MANY, old)])
+    live.step([NodeJoined(node("a", f"4x{V100}"))], 2.0)
+    both = twice(live)
+    assert both[1].price_levels == live.price_levels
+    for at_s, request in enumerate([IMPOSSIBLE, mps(250), whole(1, gpu_models=("T4",)), whole(4)]):
+        turn_ = [alone(f"j{at_s}-{i}", request, 10 * at_s + i) for i in range(8)]
+        steps = [one.step(turn_, 3.0 + at_s) for one in both]
+        assert lines(steps[0], 0.0) == lines(steps[1], 0.0)
+        assert both[1].price_levels == live.price_levels
+
+
+def test_a_restart_right_after_nodes_changed_keeps_the_levels_of_those_nodes():
+    """As many things can get scarce as before, but other ones, and nobody has looked at a place since."""
+    live = pricing([NodeJoined(member) for member in MANY])
+    smaller = [Node(f"t{i}", tuple(Gpu(f"t{i}-{j}", T4, 15 << 30) for j in range(4))) for i in range(3)]
+    more = [Node(f"u{i}", tuple(Gpu(f"u{i}-{j}", T4, 15 << 30) for j in range(4))) for i in range(30)]
+    before = live.price_levels
+    live.step([NodeJoined(member) for member in (*smaller, *more)], 2.0)
+    both = twice(live)
+    assert live.price_levels != before
+    for one in both:
+        one.step([alone("s", mps(250), 1)], 3.0)
+    assert both[0].price_levels == both[1].price_levels

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from placement.ask import OPENING_MS
+from placement.ask import opening_ms
 from placement.interference import coupling_of
 from placement.model import Assignment, Job, Mode, Profile, Share
 from placement.neighbourhood import Neighbour, neighbourhood_of
@@ -299,7 +299,7 @@ class PlainSearch:
             "forgone": forgone,
             "suffered": sum(suffered for suffered, _inflicted in felt.values()),
             "inflicted": sum(inflicted for _suffered, inflicted in felt.values()),
-            "price": OPENING_MS[MODE_ORDER[rank]] * len(opened),
+            "price": sum(opening_ms(before[j].gpu.model, MODE_ORDER[rank]) for j in opened),
             "outlasts": sum(_outlasted(before[j], int(asked.job.lifetime)) for j in after),
         }
         return Offer(**(dict.fromkeys(Offer._fields, 0) | fields))

@@ -9,7 +9,7 @@ import pytest
 
 from placement import policies
 from placement.mix import WHOLE
-from placement.model import InvalidSpec, Job, Request, UnknownName
+from placement.model import InvalidSpec, Job, JobKind, Request, UnknownName
 from placement.noise import draw
 from placement.policies import Offer, policy_named, policy_names, register
 
@@ -260,3 +260,12 @@ def test_draws_are_even():
     for sequence in range(4000):
         counts[draw(7, sequence, 0, 4)] += 1
     assert all(900 < count < 1100 for count in counts)
+
+
+@pytest.mark.parametrize("name", sorted(set(ALL[3:]) & set(policies.PLACEMENTS)))
+@pytest.mark.parametrize("kind", list(JobKind))
+def test_what_is_asked_for_is_the_same_object_every_time(name, kind):
+    """Requests are known again by their identity: a new one each time would be compiled each time."""
+    job = Job("a", Request(gpus=2, compute_milli=300), 0.0, 1, kind=kind)
+    placement = policies.PLACEMENTS[name]()
+    assert placement.asks(job) is placement.asks(job)

@@ -11,13 +11,15 @@ import pytest
 from placement import columns as k
 from placement import engine
 from placement import mix as m
+from placement.ask import opening_ms
 from placement.cluster import Cluster
 from placement.interference import NoInterference
 from placement.lodgings import Holder
 from placement.mix import UsualRequest
-from placement.model import Assignment, Gpu, Job, Lifetime, Mode, Node, Request, Share
+from placement.model import Assignment, Gpu, Job, Lifetime, Mode, Node, Request, Share, StateError
 from placement.options import Options
 from placement.packing_duals import residual_worth
+from placement.partition import MODE_ORDER
 from placement.policies import PLACEMENTS
 from placement.policies.cotenant import OUTLASTING
 from placement.search import Search
@@ -182,6 +184,73 @@ def test_a_kind_that_some_must_have_has_a_price_when_it_is_scarce():
     kinds = {model: i for i, (model, _memory) in enumerate(cluster.kinds)}
     at = int(tables[m.KIND_PRICES_AT])
     assert tables[at + kinds[T4]] > 0 == tables[at + kinds[V100]]
+
+
+def kinds_of(*kinds: tuple[str, int, int]) -> list[Node]:
+    """Nodes of four GPUs: model, memory in GiB, how many nodes."""
+    return [
+        Node(f"{model}-{gib}-{i}", tuple(Gpu(f"{model}-{gib}/{i}/{j}", model, gib << 30) for j in range(4)))
+        for model, gib, count in kinds
+        for i in range(count)
+    ]
+
+
+def test_levels_are_those_of_what_can_get_scarce_not_of_so_many_things():
+    """Another kind in the place of one, of the same model: as many things, but other ones."""
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 16, 1)))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    search.catch_up()
+    scarce = search.prices.levels
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 15, 20)))
+    search.catch_up()
+    assert len(search.prices.levels) == len(scarce)
+    assert search.prices.levels[1] < scarce[1]
+
+
+def test_levels_are_kept_where_more_nodes_come_of_the_same_kinds():
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 16, 1)))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    search.catch_up()
+    scarce = search.prices.levels
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 16, 20)))
+    search.catch_up()
+    assert search.prices.levels == scarce
+    search.review_prices()
+    assert search.prices.levels[1] < scarce[1]
+
+
+@pytest.mark.parametrize("thing", [0, 1], ids=["places for four GPUs", "T4s"])
+def test_what_is_free_on_nodes_that_are_not_up_is_no_supply(thing):
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes(kinds_of((V100, 32, 20), (T4, 16, 20)))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    search.catch_up()
+    plenty = search.prices.levels[thing]
+    for i in range(1, 20):
+        cluster.set_up(f"{T4}-16-{i}", up=False)
+        if thing == 0:  # elsewhere something is free, but no four GPUs
+            share = Share(f"{V100}-32/{i}/0", Mode.MPS, 10)
+            cluster.allocate(Holder(f"a{i}", "t"), Assignment(0, f"{V100}-32-{i}", (share,)))
+    search.review_prices()
+    assert search.prices.levels[thing] > plenty
+
+
+@pytest.mark.parametrize(
+    ("model", "opening"),
+    [("A100-SXM4-80GB", (0, 13_000, 1_000, 0)), ("H100-SXM5-80GB", (0, 3_000, 1_000, 0))],
+)
+def test_an_empty_gpu_has_the_price_of_its_change_of_mode(model, opening):
+    """MIG: its mode, its instances, and a reset where turning it on takes one; MPS: its server."""
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes([Node("n", (Gpu("t", T4, 16 << 30), Gpu("g", model, 80 << 30)))])
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    ask = search.ask_of(search.demand(Job("b", Request(compute_milli=100), 0.0, 1), None))
+    modes = Mode.EXCLUSIVE, Mode.MIG, Mode.MPS, Mode.TIMESLICE
+    assert tuple(ask.terms[MODE_ORDER.index(mode), 1, k.PRICE] for mode in modes) == opening
+    with pytest.raises(StateError, match="cannot be set up for mig"):
+        opening_ms(T4, Mode.MIG)
 
 
 def test_what_is_taken_for_usual_fits_common_gpus():
