@@ -33,25 +33,8 @@ def published_fgd(line: Line) -> Iterator[str]:
         f'The placements of "Beware of Fragmentation" (ATC 2023) made by this core: medians of '
         f"{len(figures['seeds'])} seeds, in brackets the published ones, {machine(line)}."
     )
-    for figure, title in _TITLES.items():
-        yield ""
-        yield f"{title} when pods for {FULL_PCT} % of the GPUs have arrived, in % of all:"
-        yield ""
-        rows = [
-            [f"`{workload}`", *(_beside(of.get(policy, {}), FULL_PCT, figure) for policy in policies)]
-            for workload, of in curves.items()
-        ]
-        yield from table(["workload", *policies], rows)
-    for workload, of in curves.items():
-        if workload == "default":
-            yield ""
-            yield "GPUs that are allocated on `default` while pods arrive, in % of all:"
-            yield ""
-            rows = [
-                [f"`{policy}`", *(_beside(curve, point, "alloc_pct") for point in POINTS_PCT)]
-                for policy, curve in of.items()
-            ]
-            yield from table(["policy", *(f"{point} %" for point in POINTS_PCT)], rows)
+    yield from _full(curves, policies)
+    yield from _on_the_way(curves.get("default"))
     yield ""
     yield "The largest difference of a median from the published one, over all workloads, in points:"
     yield ""
@@ -66,6 +49,33 @@ def published_fgd(line: Line) -> Iterator[str]:
         minutes = figures["wall_s"] / 60
         yield f"All runs together took {minutes:.0f} minutes (limit {WHOLE_WALL_LIMIT_S / 60:g})."
     yield from excess(figures)
+
+
+def _full(curves: Curves, policies: list[str]) -> Iterator[str]:
+    """One table a figure when all have arrived: a line a workload, a column a policy."""
+    for figure, title in _TITLES.items():
+        yield ""
+        yield f"{title} when pods for {FULL_PCT} % of the GPUs have arrived, in % of all:"
+        yield ""
+        rows = [
+            [f"`{workload}`", *(_beside(of.get(policy, {}), FULL_PCT, figure) for policy in policies)]
+            for workload, of in curves.items()
+        ]
+        yield from table(["workload", *policies], rows)
+
+
+def _on_the_way(curves: Mapping[str, Mapping[str, Mapping[str, float | None]]] | None) -> Iterator[str]:
+    """What is allocated while pods of the default workload arrive: a line a policy, a column a point."""
+    if curves is None:
+        return
+    yield ""
+    yield "GPUs that are allocated on `default` while pods arrive, in % of all:"
+    yield ""
+    rows = [
+        [f"`{policy}`", *(_beside(curve, point, "alloc_pct") for point in POINTS_PCT)]
+        for policy, curve in curves.items()
+    ]
+    yield from table(["policy", *(f"{point} %" for point in POINTS_PCT)], rows)
 
 
 def _beside(curve: Mapping[str, Mapping[str, float | None]], point_pct: int, figure: str) -> str:

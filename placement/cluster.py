@@ -14,9 +14,12 @@ from operator import attrgetter
 import numpy as np
 
 from placement import columns as k
+from placement.change_log import ChangeLog
 from placement.columns import Ints
+from placement.dedicated import Dedicated, dedicated_to
 from placement.figures import Figures, limit
 from placement.interference import Coupling, InterferenceModel, Resident, coupling_of
+from placement.layout import arranged
 from placement.lodgings import Holder, Lodging, Tenancy
 from placement.mix import Mix
 from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Share, StateError
@@ -25,7 +28,6 @@ from placement.neighbourhood import NeighbourhoodTable
 from placement.partition import MigGeometry
 from placement.summaries import one_kind, summarise
 
-LOG_LIMIT = 1 << 17
 _key = attrgetter("key")
 _EXCLUSIVE = Mode.EXCLUSIVE  # an attribute of an enum is slower to read
 
@@ -38,7 +40,7 @@ class Cluster:
             Rows are in the order of node ids, memory in bytes, compute in thousandths of a GPU.
         members: the node of each row; announced: the nodes as they were given, in the same order: one that
             names a GPU which is taken to be elsewhere has more GPUs there than among the members.
-        generation: grows when rows or kinds of GPUs are others than before.
+        log: which rows have changed; generation: grows when rows or kinds of GPUs are others than before.
     """
 
     def __init__(self, mix: Mix = (), belief: InterferenceModel | None = None) -> None:
@@ -46,9 +48,7 @@ class Cluster:
         self.members: list[Node] = []
         self.announced: list[Node] = []
         self.isolated_gpus = 0
-        self._log: Ints = np.zeros(LOG_LIMIT, np.int64)
-        self._logged = 0
-        self._forgotten = 0
+        self.log = ChangeLog()
         self.generation = 0
         self.gpus: Ints = np.zeros((0, 0, k.GPU_COLUMNS), np.int64)
         self.nodes: Ints = np.zeros((0, k.NODE_COLUMNS), np.int64)
@@ -61,8 +61,7 @@ class Cluster:
         self._slot: dict[str, tuple[str, int]] = {}
         self._lodgings: dict[str, list[list[Lodging]]] = {}
         self._shapes: dict[str, dict[int, int]] = {}
-        self._own: tuple[dict[int, dict[str, int]], dict[int, dict[str, int]]] = ({}, {})
-        self._own_rows: dict[tuple[bool, int], Ints] = {}
+        self._dedicated = Dedicated()
 
     @property
     def kinds(self) -> list[tuple[str, int | None]]:
@@ -120,15 +119,8 @@ class Cluster:
         for node_id in gone & self._row.keys():
             self._drop(node_id)
         kept = [self._row.get(node.node_id, -1) for node in members]
-        gpus = np.zeros((len(members), width, k.GPU_COLUMNS), np.int64)
-        gpus[:, :, k.MODE] = k.ABSENT
-        nodes = np.zeros((len(members), k.NODE_COLUMNS), np.int64)
-        stay = np.array([i for i, row in enumerate(kept) if row >= 0], np.int64)
-        if len(stay):
-            source = np.array([row for row in kept if row >= 0], np.int64)
-            common = min(width, self.gpus.shape[1])
-            gpus[stay, :common], nodes[stay] = self.gpus[source, :common], self.nodes[source]
-        self.members, self.gpus, self.nodes = members, gpus, nodes
+        self.gpus, self.nodes = arranged(kept, width, self.gpus, self.nodes)
+        self.members = members
         self._row = {node.node_id: i for i, node in enumerate(members)}
         for i, node in enumerate(members):
             if kept[i] < 0:
@@ -136,13 +128,15 @@ class Cluster:
         for holder, assignment in self._holdings.values():
             if assignment.node_id in new:
                 self._apply(holder, assignment, taken=True)
-        self._forget_log()
+        self._dedicated.renumber()
+        self.generation += 1
+        self.log.forget()
 
     def _drop(self, node_id: str) -> None:
         """Forget a node's row; those who hold shares there keep them in the books."""
         for slot, lodgings in enumerate(self._lodgings[node_id]):
             gpu = self.gpus[self._row[node_id], slot]
-            self._count_own(node_id, self._owned(gpu), -1)
+            self._dedicated.count(node_id, dedicated_to(gpu), -1)
             self.neighbourhoods.moved(gpu.item(k.NEIGHBOURHOOD), None)
             del lodgings[:]
         self.isolated_gpus -= int(self.gpus[self._row[node_id], :, k.ISOLATED].sum())
@@ -163,40 +157,9 @@ class Cluster:
         self.nodes[row, : k.MODELS] = (*free, count, node.node_id not in self._down, count, 0)
         summarise(self.gpus[row], self.nodes[row], self.figures.placeable)
 
-    def _forget_log(self) -> None:
-        """Make every reader of the log look at all rows again."""
-        self._own_rows.clear()
-        self.generation += 1
-        self._forgotten += self._logged
-        self._logged = 0
-
-    def _touch(self, row: int) -> None:
-        if self._logged == len(self._log):
-            half = self._logged // 2
-            self._forgotten += half
-            self._logged -= half
-            self._log[: self._logged] = self._log[half : half + self._logged]
-        self._log[self._logged] = row
-        self._logged += 1
-
     def value_anew(self) -> None:
         """Prices have changed: every row is worth another look."""
-        self._forgotten += self._logged + 1
-        self._logged = 0
-
-    @property
-    def changes(self) -> int:
-        """How many changes of rows there have been so far."""
-        return self._forgotten + self._logged
-
-    def changed_since(self, changes: int) -> Ints | None:
-        """The rows of all changes after the first so many, in order; None if that is too long ago.
-
-        The answer is a view: valid until the next change.
-        """
-        if changes < self._forgotten:
-            return None
-        return self._log[changes - self._forgotten : self._logged]
+        self.log.forget_all()
 
     def set_up(self, node_id: str, *, up: bool) -> None:
         """Say whether anything new may go to a node."""
@@ -204,7 +167,7 @@ class Cluster:
         row = self._row.get(node_id)
         if row is not None:
             self.nodes[row, k.UP] = up
-            self._touch(row)
+            self.log.add(row)
 
     def is_up(self, node_id: str) -> bool:
         """Whether anything new may go to a node; raises NotFound for an unknown one."""
@@ -255,13 +218,7 @@ class Cluster:
 
     def own_rows(self, tenant: str, *, alone: bool) -> Ints:
         """Nodes with a shared GPU that a tenant has for itself: of its own will, or ``alone`` in any way."""
-        which = not alone, self.tenant_number(tenant)
-        rows = self._own_rows.get(which)
-        if rows is None:
-            nodes = self._own[which[0]].get(which[1], {})
-            rows = self._own_rows[which] = np.array([*map(self._row.__getitem__, nodes)], np.int64)
-            rows.sort()
-        return rows
+        return self._dedicated.rows(self.tenant_number(tenant), self._row, by_will=not alone)
 
     # -- shares --------------------------------------------------------------------------------------------
 
@@ -314,7 +271,7 @@ class Cluster:
         if assignment.shares:
             self._use_gpus(row, holder, assignment, taken=taken)
             self._count_shape(row, assignment, -sign)
-        self._touch(row)
+        self.log.add(row)
 
     def _use_beside_gpus(self, row: int, holder: Holder, sign: int) -> None:
         node = self.members[row]
@@ -390,7 +347,7 @@ class Cluster:
         gpu, node = self.gpus[row, slot], self.nodes[row]
         free, mode, isolated = gpu.item(k.FREE_MILLI), gpu.item(k.MODE), gpu.item(k.ISOLATED)
         before = gpu.item(k.NEIGHBOURHOOD)
-        owned = self._owned(gpu)
+        owned = dedicated_to(gpu)
         if not lodgings:
             gpu[:] = self.figures.bare(self.members[row].gpus[slot])
         elif lodgings[0].share.mode is Mode.EXCLUSIVE:
@@ -398,9 +355,9 @@ class Cluster:
             gpu[k.USABLE] = 0
         else:
             gpu[:] = self.figures.shared(gpu.item(k.MODEL), lodgings)
-        if (owns := self._owned(gpu)) != owned:
-            self._count_own(place[0], owned, -1)
-            self._count_own(place[0], owns, 1)
+        if (owns := dedicated_to(gpu)) != owned:
+            self._dedicated.count(place[0], owned, -1)
+            self._dedicated.count(place[0], owns, 1)
         after = gpu.item(k.NEIGHBOURHOOD)
         if after != before:
             self.neighbourhoods.moved(before, after)
@@ -410,29 +367,6 @@ class Cluster:
             node[k.EMPTIES] += (not lodgings) - was_empty
         if isolated != gpu.item(k.ISOLATED):
             self.isolated_gpus += 1 - 2 * isolated
-
-    @staticmethod
-    def _owned(gpu: Ints) -> tuple[int, bool] | None:
-        """The tenant that has a shared GPU for itself, and whether of its own will; None if none has."""
-        tenant = gpu.item(k.TENANT)
-        if tenant < 0 or gpu.item(k.MODE) not in (k.MPS, k.TIMESLICE):
-            return None
-        return tenant, gpu.item(k.ISOLATED) == 1
-
-    def _count_own(self, node_id: str, owned: tuple[int, bool] | None, sign: int) -> None:
-        """Count a shared GPU in or out of those that one tenant has for itself."""
-        if owned is None:
-            return
-        tenant, by_will = owned
-        for isolated in (False, True) if by_will else (False,):
-            nodes = self._own[isolated].setdefault(tenant, {})
-            count = nodes.get(node_id, 0) + sign
-            if count:
-                nodes[node_id] = count
-            else:
-                del nodes[node_id]
-            if count == max(sign, 0):  # it has become one of them, or is no longer
-                self._own_rows.pop((isolated, tenant), None)
 
     def _count_shape(self, row: int, assignment: Assignment, sign: int) -> None:
         """Keep the mask of the kinds of workers on a node."""

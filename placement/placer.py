@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from placement import columns as k
 from placement.ask import Demand
 from placement.attempts import Attempts
+from placement.claims import Claims
 from placement.cluster import Cluster
 from placement.explain import ruled_out
 from placement.forecasts import Forecasts
+from placement.freed import Freed
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord, JobState, Move
 from placement.model import Assignment, Outcome, StopCause
@@ -20,7 +21,6 @@ from placement.preemption import Preemption, Wish
 from placement.repartition import Plan
 from placement.search import Search
 from placement.trials import Trials
-from placement.vacating import Vacating
 from placement.waiting import Group, RankKey, WaitingLine
 
 
@@ -42,15 +42,10 @@ class Placer:
         self._preemption = (
             Preemption(self.cluster, search, aging_of(policy.order)) if policy.order.preemptive else None
         )
-        self._vacating = Vacating()
-        self._claims: dict[str, JobRecord] = {}
+        self._claims = Claims(ledger)
         self._tenants_apart = False
-        self._vacated = False
-        self._freed: set[int] = set()
+        self._freed = Freed(search.cluster)
         self._round = 0
-        self._hope_rows: list[int] = []
-        self._hope: tuple[int, int] | None = None
-        self._hope_empties: int | None = None
         self.line = self._empty_line()
 
     # -- the waiting line ----------------------------------------------------------------------------------
@@ -105,13 +100,13 @@ class Placer:
         """
         self._round += 1
         if self._moving is not None:
-            self._moving.begin(self.line, self._freed)
+            self._moving.begin(self.line, self._freed.rows)
         while True:
             if self._tenants_apart != bool(self.cluster.isolated_gpus):
                 # From now on it matters, or no longer does, who asks: the groups are others.
                 self._tenants_apart = not self._tenants_apart
                 self.queue_again()
-            if self._freed:  # by a push-out just now, too: whoever that helps comes before those behind it
+            if self._freed.rows:  # by a push-out just now, too: those it helps come before those behind it
                 self._reopen_groups(now_s)
             first = self.line.first() or self._first_after_growth(now_s)
             if first is None:
@@ -121,10 +116,10 @@ class Placer:
                 self.line.block(record.job.job_id)
             elif not self._placed(Wish(record, group.demand, key, now_s)):
                 self._wait_or_go(record, now_s, turn_away)
-        self._hope_rows = []
+        self._freed.told = []
         if self._moving is not None:
             self._moving.end()
-        if self._vacated:
+        if self._claims.due:
             self._start_claims(now_s)
 
     def _first_after_growth(self, now_s: float) -> tuple[RankKey, JobRecord, Group] | None:
@@ -218,9 +213,7 @@ class Placer:
 
     def _reopen_groups(self, now_s: float) -> None:
         """Groups that what was freed could help are worth another try."""
-        self._hope_rows = sorted({*self._hope_rows, *self._freed})
-        self._hope = self._hope_empties = None
-        self._freed.clear()
+        self._freed.tell()
         for group in list(self.line.blocked_groups()):
             if self.planned.on or (
                 self._moving is not None and self._moving.retries(self.line.head_of(group)[1].job.job_id)
@@ -232,29 +225,18 @@ class Placer:
                     self.line.reopen(group, hope=self._round)
                 continue
             key, record = self.line.head_of(group)
-            if self._preemption.could_help(Wish(record, group.demand, key, now_s), self._hope_rows):
+            if self._preemption.could_help(Wish(record, group.demand, key, now_s), self._freed.told):
                 self.line.reopen(group)
 
     def _hope_for(self, demand: Demand) -> bool:
         """Whether what was freed on the way, as far as it is still free, might be what a demand lacked."""
-        ask = self._search.ask_of(demand)
-        if ask.only_whole:
-            if self._hope_empties is None:
-                empties = self.cluster.nodes[:, k.EMPTIES].item
-                self._hope_empties = max(map(empties, self._hope_rows), default=0)
-            return self._hope_empties >= demand.request.gpus
-        if self._hope is None:
-            gpus = self.cluster.gpus[self._hope_rows]
-            milli, memory = gpus[:, :, k.FREE_MILLI], gpus[:, :, k.FREE_MEMORY]
-            self._hope = int(milli.max(initial=0)), int(memory.max(initial=0))
-        enough = ask.least_milli <= self._hope[0] and ask.least_memory <= self._hope[1]
-        return enough or demand.request.gpus == 0
+        return self._freed.might_help(self._search.ask_of(demand), demand.request.gpus)
 
     def _take(self, record: JobRecord, assignments: tuple[Assignment, ...], now_s: float) -> None:
         """Account a job for its shares and start it, at once or when those who sit there have left."""
-        self._hope = self._hope_empties = None
+        self._freed.used()
         self.decisions += 1
-        if self._vacating.anybody and self._sitting_on(record, assignments):
+        if self._claims.waits(record, assignments):
             self._claim(record, assignments, now_s)
             return
         record.assignments = assignments
@@ -271,16 +253,10 @@ class Placer:
         record.assignments = assignments
         self._forecasts.entered(record, now_s)
         self.planned.take(record.job, assignments)
-        record.waits_for = self._sitting_on(record, assignments)
-        self._claims[record.job.job_id] = record
+        self._claims.add(record)
         record.placed_s = now_s
         self._ledger.note(record.move(Move.CLAIM, now_s))
         self._stake(record)
-
-    def _sitting_on(self, record: JobRecord, assignments: tuple[Assignment, ...]) -> set[str]:
-        request = record.job.request
-        node_matters = bool(request.cpu_milli or request.ram_bytes)
-        return self._vacating.sitting_on(assignments, node_matters=node_matters)
 
     def _stake(self, record: JobRecord) -> None:
         if self._preemption is not None:
@@ -309,7 +285,7 @@ class Placer:
         sitting = tuple(held for held in record.assignments if held.worker not in record.exited_workers)
         self.give_back(record, now_s)
         record.vacating = sitting
-        self._vacating.add(record.job.job_id, sitting)
+        self._claims.leaving(record, sitting)
 
     def _unplace(self, record: JobRecord, now_s: float) -> None:
         """A claim came to nothing: back to the waiting line."""
@@ -343,7 +319,7 @@ class Placer:
             self.trials.left(job_id, now_s)
         assignment = self.cluster.release(job_id, worker)
         if assignment is not None and self.cluster.has_node(assignment.node_id):
-            self._freed.add(self.cluster.row_of(assignment.node_id))
+            self._freed.rows.add(self.cluster.row_of(assignment.node_id))
             self._forecasts.left((assignment,), now_s)
 
     def give_back(self, record: JobRecord, now_s: float) -> None:
@@ -352,8 +328,8 @@ class Placer:
             if assignment.worker not in record.exited_workers:  # else it has given back when it exited
                 self.give_back_worker(record, assignment.worker, now_s)
         self._forecasts.ended(record, now_s)
-        record.assignments, record.waits_for = (), set()
-        self._claims.pop(record.job.job_id, None)
+        record.assignments = ()
+        self._claims.drop(record)
         if self._preemption is not None:
             self._preemption.remove(record.job.job_id)
 
@@ -365,14 +341,8 @@ class Placer:
 
     def left(self, record: JobRecord, now_s: float) -> None:
         """A job has left the places it was to leave: who waited for that may start when all is decided."""
-        self._vacating.remove(record.job.job_id, record.vacating)
-        record.vacating = ()
-        self._vacated = True
-        for other in self._claims.values():
-            if record.job.job_id in other.waits_for:
-                other.waits_for.discard(record.job.job_id)
-                self._ledger.touch(other.job.job_id)
-        for other in self._vacated_claims():
+        self._claims.left(record)
+        for other in self._claims.ready():
             if not all(map(self.cluster.can_start, other.assignments)):
                 self._unplace(other, now_s)
 
@@ -388,8 +358,8 @@ class Placer:
         record.outcome = Outcome.REPARTITION
         self._claim(record, place, now_s)
         if self._preemption is not None:  # it may be pushed out from now on: that may help one who waits
-            self._freed.update(self.cluster.row_of(held.node_id) for held in place)
-        self._vacated = True
+            self._freed.rows.update(self.cluster.row_of(held.node_id) for held in place)
+        self._claims.due = True
 
     def moves_nowhere(self, record: JobRecord, now_s: float) -> None:
         """Free what is kept for a job that is being moved, if it is: it ends, or its new place is gone."""
@@ -397,15 +367,9 @@ class Placer:
         for assignment in place:
             self.give_back_worker(record, assignment.worker, now_s)
 
-    def _vacated_claims(self) -> list[JobRecord]:
-        ready = [claim for claim in self._claims.values() if not claim.waits_for]
-        return sorted(ready, key=lambda claim: claim.job.sequence)
-
     def _start_claims(self, now_s: float) -> None:
         """Start whoever waited for others to leave; last, since one who left may have taken a place back."""
-        self._vacated = False
-        for record in self._vacated_claims():
-            del self._claims[record.job.job_id]
+        for record in self._claims.take_ready():
             self._attempts.start(record, Move.START, now_s)
             self.trials.began(record, now_s)
             self._forecasts.began(record, now_s)
@@ -414,7 +378,7 @@ class Placer:
     def resume(self, record: JobRecord) -> None:
         """Account again for what a job held when the scheduler was stopped."""
         if record.state is JobState.PLACED:
-            self._claims[record.job.job_id] = record
+            self._claims.resume(record)
         holder = self._ledger.holder_of(record.job)
         for assignment in record.assignments:
             if assignment.worker not in record.exited_workers:
@@ -422,7 +386,7 @@ class Placer:
                 self.planned.take(record.job, [assignment])
         self._allocate(record, record.next_place)
         self.trials.resumed(record)
-        self._vacating.add(record.job.job_id, record.vacating)
+        self._claims.leaving(record, record.vacating)
         self._attempts.watch(record)
         if record.assignments and record.state is not JobState.STOPPING:
             self._stake(record)

@@ -82,14 +82,14 @@ class Rows:
 
     def look(self, ask: Ask) -> None:
         """Bring the row of a request up to date, or begin it."""
-        count, changes = len(self.cluster.members), self.cluster.changes
+        count, changes = len(self.cluster.members), self.cluster.log.changes
         if ask.seen < 0:
             while self._kept and (len(self._kept) + 1) * _ROW_BYTES * count > MAX_ROW_BYTES:
                 self._drop_oldest()
             ask.scores, ask.infos, ask.workers = np.zeros(count, np.int64), np.zeros(count, np.int32), 0
             self.rescore(ask, self._all)
         elif changes > ask.seen:
-            changed = self.cluster.changed_since(ask.seen)
+            changed = self.cluster.log.since(ask.seen)
             self.rescore(ask, self._all if changed is None or len(changed) > count else changed)
         else:
             return

@@ -384,20 +384,3 @@ def test_a_gang_that_waits_holds_nothing():
     desk.submit("gang", X1, workers=3)
     assert desk.holds("gang") == ""
     assert desk.submit("after", X2) == ["start after.0 a-1,a-2"]
-
-
-@pytest.mark.parametrize("policy", ["random", "srtf+random"])
-def test_random_places_are_the_same_in_every_replay_and_differ_by_seed(policy):
-    def places(seed: int) -> list[str]:
-        desk = Desk(policy, cluster(TWO_NODES + f" c=4x{V100}"), seed=seed)
-        return [order for i in range(8) for order in desk.submit(f"j{i}")]
-
-    runs = [places(seed) for seed in range(6)]
-    assert runs == [places(seed) for seed in range(6)]
-    assert len({tuple(run) for run in runs}) == 6
-    assert all(len({order.split()[-1] for order in run}) == 8 for run in runs)
-
-
-def test_random_reaches_every_place():
-    seen = {Desk("random", cluster(TWO_NODES), seed=seed).submit("j")[0].split()[-1] for seed in range(60)}
-    assert seen == {"a-0", "a-1", "b-0", "b-1"}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from placement import cluster as clusters
+from placement import change_log
 from placement import columns as k
 from placement.cluster import Cluster
 from placement.interference import AdditiveInterference
@@ -296,16 +296,16 @@ def test_a_gpu_that_was_taken_whole_counts_by_the_mix_of_today_when_it_is_given_
 def test_who_follows_the_log_has_seen_every_change(seed):
     """Also when the log is cut, or the neighbourhoods are numbered anew."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(clusters, "LOG_LIMIT", 6)
+        patch.setattr(change_log, "LOG_LIMIT", 6)
         site = Site(seed)
-        seen, generation, copy = site.cluster.changes, site.cluster.generation, None
+        seen, generation, copy = site.cluster.log.changes, site.cluster.generation, None
         for i in range(60):
             site.turn()
             if i % 7 == 3:
                 site.cluster.neighbourhoods.sweep()
             if site.dice.random() < 0.5:
                 continue
-            rows = site.cluster.changed_since(seen)
+            rows = site.cluster.log.since(seen)
             if generation != site.cluster.generation or rows is None or copy is None:
                 rows = range(len(site.cluster.members))
                 copy = site.cluster.gpus.copy(), site.cluster.nodes.copy()
@@ -313,25 +313,25 @@ def test_who_follows_the_log_has_seen_every_change(seed):
                 copy[0][row], copy[1][row] = site.cluster.gpus[row], site.cluster.nodes[row]
             assert np.array_equal(copy[0], site.cluster.gpus), f"seed {seed}"
             assert np.array_equal(copy[1], site.cluster.nodes), f"seed {seed}"
-            seen, generation = site.cluster.changes, site.cluster.generation
+            seen, generation = site.cluster.log.changes, site.cluster.generation
         site.cluster.neighbourhoods.sweep()
         assert site.cluster.neighbourhoods.set_aside == 0
         assert content(site.cluster) == content(site.from_scratch())
 
 
 def test_the_log_says_what_changed_until_it_is_cut(monkeypatch):
-    monkeypatch.setattr(clusters, "LOG_LIMIT", 4)
+    monkeypatch.setattr(change_log, "LOG_LIMIT", 4)
     cluster = Cluster()
     cluster.set_nodes([Node("a"), Node("b")])
-    begin = cluster.changes
+    begin = cluster.log.changes
     for name in ("a", "b", "a", "b"):
         cluster.set_up(name, up=False)
-    assert cluster.changed_since(begin).tolist() == [0, 1, 0, 1]
-    assert cluster.changed_since(cluster.changes).tolist() == []
+    assert cluster.log.since(begin).tolist() == [0, 1, 0, 1]
+    assert cluster.log.since(cluster.log.changes).tolist() == []
     cluster.set_up("b", up=True)
-    assert cluster.changes == begin + 5
-    assert cluster.changed_since(begin) is None
-    assert cluster.changed_since(begin + 4).tolist() == [1]
+    assert cluster.log.changes == begin + 5
+    assert cluster.log.since(begin) is None
+    assert cluster.log.since(begin + 4).tolist() == [1]
 
 
 WHOLE = frozenset({Mode.EXCLUSIVE})
