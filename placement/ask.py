@@ -12,7 +12,7 @@ import numpy.typing as npt
 from placement import columns as k
 from placement.cluster import Cluster
 from placement.columns import Ints
-from placement.interference import Coupling, InterferenceModel, Resident, coupling_of
+from placement.interference import Coupling, InterferenceModel, Resident, alone_of, coupling_of
 from placement.model import WHOLE_GPU_MILLI, Isolation, Mode, Profile, Request, StateError
 from placement.neighbourhood import Neighbour, NeighbourhoodTable
 from placement.partition import (
@@ -224,18 +224,18 @@ def _terms(
     copies, profile, cluster, belief = about
     milli, price = need.compute_milli * copies, opening_ms(cluster.kinds[kind][0], need.mode)
     if need.mode is Mode.EXCLUSIVE:
-        return milli, (need.memory_bytes or 0) * copies, 0, 0, 0, k.MANY, price, 0, 0, 0, 0
-    geometry = cluster.geometries[kind]
+        return milli, (need.memory_bytes or 0) * copies, 0, 0, 0, k.MANY, price, 0, 0, 0, 0, 0
+    model, geometry = cluster.kinds[kind][0], cluster.geometries[kind]
+    resident = Resident(profile, need.mode, need.compute_milli)
     if need.mig_profile is not None and geometry is not None:
         cut = geometry.profiles[need.mig_profile]
         bundle = geometry.bundles.index((need.mig_profile, copies))
         slices = cut.compute_slices * copies, geometry.compute_slices
-        return milli, 0, bundle, *slices, k.MANY, price, 0, 0, 0, 0
-    model = cluster.kinds[kind][0]
+        slowed = alone_of(belief, model, resident, cut.name)
+        return milli, 0, bundle, *slices, k.MANY, price, 0, 0, 0, 0, slowed
     # The others come with the first: where one is welcome, there must be room for all.
     clients = (mps_max_clients(model) if need.mode is Mode.MPS else k.MANY) - (copies - 1)
-    pull = coupling_of(belief, model, Resident(profile, need.mode, need.compute_milli))
-    pull = pull or _APART
+    pull = coupling_of(belief, model, resident) or _APART
     presses, presses_2 = pull.pressure
     memory = (need.memory_bytes or 0) * copies
     return (
@@ -249,6 +249,7 @@ def _terms(
         presses * copies,
         presses_2 * copies,
         *pull.sensitivity,
+        alone_of(belief, model, resident),
     )
 
 

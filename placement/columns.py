@@ -92,11 +92,12 @@ MODE_OF_RANK = (MPS, TIMESLICE, MIG, EXCLUSIVE)
     PRESSES_2,
     SENSES,
     SENSES_2,
-) = range(11)
+    ALONE,
+) = range(12)
 """Columns of a compiled request per mode and GPU kind: share (0: not served), bytes, MIG bundle with its
 compute slices, of how many, most clients of the GPU, price of opening an empty GPU in that mode (thousandths
-of a second), and its own pull on neighbours."""
-TERM_COLUMNS = 11
+of a second), its own pull on neighbours, and how much its share alone slows it (beyond 1, thousandths)."""
+TERM_COLUMNS = 12
 
 MOST_SHAPES = 62
 """Workers of more whole GPUs than this count as of this many."""

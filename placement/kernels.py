@@ -51,7 +51,7 @@ def _bare_offer(gpus: Table, node: Row, ask: Row, kind: int, mix: Row) -> Offer:
         forgone = w.lost_beside(node, 0, kind, w.standing(node, ask, mix), mix)
         forgone += w.lost_to_several(node, ask, kind, 0, mix)
     rest = (node[k.FREE_SUM], ask[k.CPU], cpu, ram, size, empties, 0, 0, 0, shapes, strand, forgone)
-    return Offer(0, 0, 0, *rest, 0, 0, 0, 0)
+    return Offer(0, 0, 0, *rest, 0, 0, 0, 0, 0)
 
 
 @inlined

@@ -127,6 +127,7 @@ def gpu_offer(gpu: Row, node: Row, ask: Row, choice: tuple[int, int], context: t
         (term[k.PRESSES] * gpu[k.SENSITIVITY] + term[k.PRESSES_2] * gpu[k.SENSITIVITY_2]) // 1000,
         term[k.PRICE] if empty else 0,
         outlasting(gpu, ask),
+        term[k.ALONE] * taken // 1000,
     )
 
 

@@ -343,7 +343,7 @@ class Repartition:
         total = 0.0
         for uuid in gpu_uuids:
             residents = self._cluster.residents(uuid)
-            shared = bool(residents) and residents[0].share.mode in (Mode.MPS, Mode.TIMESLICE)
+            shared = bool(residents) and residents[0].share.mode is not Mode.EXCLUSIVE
             foreseen = on_gpu(self._cluster, self._search.belief, uuid) if shared else {}
             for tenancy in residents:
                 if only is None or tenancy.job_id == only:

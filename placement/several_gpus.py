@@ -107,6 +107,7 @@ def _whole_offer(gpus: Table, node: Row, ask: Row, tables: Tables) -> Offer:
         0,
         0,
         wanted if ask[k.LIFETIME] > 0 else 0,
+        0,
     )
 
 
@@ -124,10 +125,8 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
     residents = 0
     strand = 0
     forgone = 0
-    suffered = 0
-    inflicted = 0
-    price = 0
-    outlasts = 0
+    suffered = inflicted = 0
+    price = outlasts = wasted = 0
     last = -k.BAD
     last_within = -k.BAD
     last_j = -1
@@ -135,7 +134,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         best = k.BAD
         best_within = k.BAD
         best_j = -1
-        pick = Offer(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
+        pick = Offer(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0)
         for j in range(len(gpus)):
             gpu = gpu_of(gpus, j)
             term = term_of(tables[0], rank, gpu[k.MODEL])
@@ -165,6 +164,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         inflicted += pick.inflicted
         price += pick.price
         outlasts += pick.outlasts
+        wasted += pick.wasted
     cpu, ram = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM]
     return Offer(
         rank,
@@ -186,4 +186,5 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         inflicted,
         price,
         outlasts,
+        wasted,
     )

@@ -57,7 +57,8 @@ def _bare(sight: Sight) -> Ints:
     size, empties, shapes = node[:, k.SIZE], node[:, k.EMPTIES], node[:, k.SHAPES]
     rest = (node[:, k.FREE_SUM], zero + ask[k.CPU], cpu, ram, size, empties, zero, zero, zero, shapes)
     strand, lost = zero + stranding_of_whole(sight), zero + forgone_bare(sight)
-    value: Ints = zero + sight.scores[0](Offer(zero, zero, zero, *rest, strand, lost, zero, zero, zero, zero))
+    felt = zero, zero, zero, zero, zero
+    value: Ints = zero + sight.scores[0](Offer(zero, zero, zero, *rest, strand, lost, *felt))
     return value
 
 
@@ -149,6 +150,7 @@ def _offer(sight: Sight, rank: int, fitted: tuple[Ints, Ints], sums: Sums | None
         inflicted // 1000,
         term[..., k.PRICE] * empty,
         _outlasting(gpu, ask),
+        term[..., k.ALONE] * taken // 1000,
     )
 
 
@@ -241,6 +243,7 @@ def _together(offer: Offer, order: Ints, sight: Sight) -> Offer:
         total(offer.inflicted),
         total(offer.price),
         total(offer.outlasts),
+        total(offer.wasted),
     )
 
 
@@ -269,4 +272,5 @@ def _whole_offer(sight: Sight) -> Offer:
         zero,
         zero,
         zero + int(ask[k.LIFETIME] > 0) * wanted,
+        zero,
     )

@@ -13,6 +13,8 @@ from placement.interference.base import (
     LinearModel,
     Prediction,
     Resident,
+    ShareModel,
+    alone_of,
     coupling_of,
 )
 from placement.interference.none import NoInterference
@@ -50,6 +52,8 @@ __all__ = [
     "NoInterference",
     "Prediction",
     "Resident",
+    "ShareModel",
+    "alone_of",
     "coupling_of",
     "model_named",
 ]

@@ -58,6 +58,15 @@ class AdditiveInterference:
             (round(self._k.mps_sm * profile.sm_milli), round(self._k.shared_dram * dram)),
         )
 
+    def alone_milli(self, gpu_model: str, resident: Resident) -> int | None:
+        """The factor for small shares; taking turns costs nobody anything without neighbours."""
+        profile = resident.profile
+        if profile is None or profile.sm_milli is None:
+            return None
+        if resident.mode not in (Mode.MIG, Mode.MPS):
+            return 1000
+        return max(profile.sm_milli * WHOLE_GPU_MILLI // resident.compute_milli, 1000)
+
     def _one(self, me: Resident, others: list[Resident]) -> Prediction:
         if me.profile is None or me.profile.sm_milli is None:
             return UNKNOWN

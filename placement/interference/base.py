@@ -62,8 +62,31 @@ class LinearModel(Protocol):
         """A resident's part in the sum, None if nothing is known of it."""
 
 
+class ShareModel(Protocol):
+    """A model that knows how much a small share slows a job may say so: places are then ranked by it too."""
+
+    def alone_milli(self, gpu_model: str, resident: Resident) -> int | None:
+        """Slowdown of a resident alone in its share, in thousandths (1000 is none); None if unknown."""
+
+
 def coupling_of(model: InterferenceModel, gpu_model: str, resident: Resident) -> Coupling | None:
     """A resident's part in the linear forecast of a model; None where it has no such form."""
     coupling = getattr(model, "coupling", None)
     found: Coupling | None = None if coupling is None else coupling(gpu_model, resident)
     return found
+
+
+def alone_of(
+    model: InterferenceModel, gpu_model: str, resident: Resident, mig_profile: str | None = None
+) -> int:
+    """How much a resident's own share or slice slows it beyond 1, in thousandths; 0 if that is unknown.
+
+    What was measured in the slice is believed before the model.  A model that says nothing of shares is not
+    asked to rank places by them.
+    """
+    alone_milli = getattr(model, "alone_milli", None)
+    if alone_milli is None or resident.profile is None:
+        return 0
+    measured = resident.profile.slice_slowdown(gpu_model, mig_profile)
+    slowed = alone_milli(gpu_model, resident) if measured is None else round(1000 * measured)
+    return 0 if slowed is None else max(slowed - 1000, 0)

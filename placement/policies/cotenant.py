@@ -9,7 +9,9 @@ from placement.policies.base import Measure, Placement
 from placement.policies.offer import Offer, larger
 
 HARM_PART = 4
-"""On a full cluster more weight does not make less harm: jobs are scattered, and whole GPUs find no place."""
+"""Neighbours' harm counts a twelfth of what it costs: thousandths of a GPU, in a unit of a third of that.
+
+On a full cluster more weight does not make less harm: jobs are scattered, and whole GPUs find no place."""
 
 OUTLASTING = 100
 """Thousandths of a GPU, times 3, for each step of :attr:`Offer.outlasts`.  A small gain with a price: see
@@ -20,8 +22,9 @@ class Cotenant(Placement):
     """The place whose loss to the usual requests is least, harm to neighbours and changes of mode included.
 
     The modes are weighed against each other: what a placement takes away from the requests that are usual
-    here (:mod:`placement.worth`), the throughput that the newcomer and its neighbours are predicted to lose,
-    and what changing the mode of an empty GPU costs.
+    here (:mod:`placement.worth`), the throughput that the newcomer is predicted to lose to its own small
+    share or slice, what it and its neighbours lose to each other, and what changing the mode of an empty
+    GPU costs.
     """
 
     name = "cotenant"
@@ -37,11 +40,13 @@ class Cotenant(Placement):
     def score(at: Offer) -> Any:
         """Thousandths of a GPU lost, times 3.
 
-        A slowdown costs its part of the compute of whoever suffers it, neighbours as much as they hold on
-        average, but only a :data:`HARM_PART` of that; a second of a GPU that changes its mode costs as much
-        as a job that runs for :data:`HORIZON_S` can bear, as long as a move has to pay off
-        (docs/decisions/0009).
+        What a job's own small share slows it is lost in full: at half speed on a slice it holds the slice
+        for twice the time.  A slowdown by neighbours costs its part of the compute of whoever suffers it,
+        neighbours as much as they hold on average, but only a twelfth of that (see :data:`HARM_PART`); a
+        second of a GPU that changes its mode costs as much as a job that runs for :data:`HORIZON_S` can
+        bear, as long as a move has to pay off (docs/decisions/0009).
         """
         held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
         slowed = (at.suffered * at.taken + at.inflicted * held) // 1000
-        return at.forgone + slowed // HARM_PART + 3 * at.price // HORIZON_S + OUTLASTING * at.outlasts
+        own, changing = 3 * at.wasted, 3 * at.price // HORIZON_S
+        return at.forgone + own + slowed // HARM_PART + changing + OUTLASTING * at.outlasts

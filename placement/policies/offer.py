@@ -38,6 +38,8 @@ class Offer(NamedTuple):
         outlasts: how much later the GPUs would be empty, in classes of lifetime (placement.model.Lifetime): 1
             if the job lasts as long as the last of those who are there or nobody is there, 1 more for each
             class that it lasts longer; 0 if it lasts less, or its lifetime or that of all others is unknown.
+        wasted: compute taken that brings the newcomer nothing because its own share or slice slows it: the
+            share times the predicted slowdown beyond 1 that it has in there alone, thousandths of a GPU.
     """
 
     mode: Any
@@ -59,6 +61,7 @@ class Offer(NamedTuple):
     inflicted: Any
     price: Any
     outlasts: Any
+    wasted: Any
 
 
 Score = Callable[[Offer], Any]

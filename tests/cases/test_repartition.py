@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from placement import repartition
-from placement.model import Outcome, Reason
+from placement.model import NodeJoined, NodeLost, Outcome, Reason
 from tests.cases.desk import GIB, exited, mig, mps, node, stopped, whole
 from tests.cases.movers import HALVES, PAIRS, V100, X1, X2, moving_registered, one_moves, peopled, stored
 

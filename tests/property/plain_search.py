@@ -300,6 +300,7 @@ class PlainSearch:
             "suffered": sum(suffered for suffered, _inflicted in felt.values()),
             "inflicted": sum(inflicted for _suffered, inflicted in felt.values()),
             "price": sum(opening_ms(before[j].gpu.model, MODE_ORDER[rank]) for j in opened),
+            "wasted": sum(self._wasted(before[j], after[j]) for j in after),
             "outlasts": sum(_outlasted(before[j], int(asked.job.lifetime)) for j in after),
         }
         return Offer(**(dict.fromkeys(Offer._fields, 0) | fields))
@@ -314,6 +315,20 @@ class PlainSearch:
         suffered = sum(mine.sensitivity[c] * other.pressure[c] for other in there for c in (0, 1))
         inflicted = sum(mine.pressure[c] * other.sensitivity[c] for other in there for c in (0, 1))
         return suffered // 1000, inflicted // 1000
+
+    def _wasted(self, before: Slot, after: Slot) -> int:
+        """Compute that the newcomer takes for nothing because its share is small, as measured or believed."""
+        newcomer = after.lodgers[-1]
+        profile, share, model = newcomer.profile, newcomer.share, before.gpu.model
+        if self.books.belief.name == "none" or profile is None or share.mode is Mode.EXCLUSIVE:
+            return 0
+        slowdown = profile.slice_slowdown(model, share.mig_profile)
+        if slowdown is None:
+            slowdown = self.books.belief.predict(model, (newcomer.resident,))[0].slowdown
+            milli = 1000 if slowdown is None else int(slowdown * 1000 + 1e-6)
+        else:
+            milli = round(slowdown * 1000)
+        return (milli - 1000) * (before.free_milli - after.free_milli) // 1000
 
 
 def in_block(empty: list[int], wanted: int) -> tuple[int, ...]:

@@ -27,13 +27,14 @@ class Tangled(Placement):
         counts = at.mode * 17 + at.gpus * 19 + at.empties * 23 + at.opened * 29 + at.residents * 31
         kinds = at.shape * 37 + at.shapes * 41 + at.suffered * 43 + at.inflicted * 47 + at.outlasts * 53
         strands = at.stranded // 1024 - at.stranded // 1024 // 1013 * 1013
-        mixed = amounts + rest + counts + kinds + strands
+        mixed = amounts + rest + counts + kinds + strands + at.wasted * 59
         return mixed - mixed // 97 * 97
 
     @staticmethod
     def within(at: Offer) -> Any:
         """A second number, so that equals of the first are told apart."""
         mixed = at.gpu_left * 5 + at.residents * 3 + at.stranded // 2048 + at.suffered - at.inflicted
+        mixed += at.wasted
         return mixed - mixed // 7 * 7
 
 

@@ -50,6 +50,12 @@ PROFILES = (
     Profile("light", sm_milli=200, dram_milli=100),
     Profile("heavy", sm_milli=870, dram_milli=690, memory_bytes=9 * GIB),
     Profile("vague"),
+    Profile(
+        "sliced",
+        {"A100-SXM4-80GB": 10, "A100-SXM4-80GB/1g.10gb": 3, "A100-SXM4-80GB/2g.20gb": 7, "A30-24GB": 6}
+        | {"A30-24GB/1g.6gb": 2},
+        sm_milli=400,
+    ),
 )
 MIX: Mix = (
     UsualRequest(Request(compute_milli=300, cpu_milli=1000, modes=frozenset({Mode.MPS})), 20),

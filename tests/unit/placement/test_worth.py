@@ -13,15 +13,17 @@ from placement import engine
 from placement import mix as m
 from placement.ask import opening_ms
 from placement.cluster import Cluster
-from placement.interference import NoInterference
+from placement.interference import AdditiveInterference, NoInterference
+from placement.ledger import Ledger
 from placement.lodgings import Holder
 from placement.mix import UsualRequest
-from placement.model import Assignment, Gpu, Job, Lifetime, Mode, Node, Request, Share, StateError
+from placement.model import Assignment, Gpu, Job, Lifetime, Mode, Node, Profile, Request, Share, StateError
 from placement.options import Options
 from placement.packing_duals import residual_worth
 from placement.partition import MODE_ORDER
 from placement.policies import PLACEMENTS
 from placement.policies.cotenant import OUTLASTING
+from placement.repartition import Repartition
 from placement.search import Search
 from placement.usual import USUAL
 
@@ -112,6 +114,48 @@ def options(request, monkeypatch):
     few, compiled = request.param
     monkeypatch.setattr(engine, "FEW_NODES", few)
     return Options(compiled=compiled)
+
+
+A100 = "A100-SXM4-80GB"
+HALF = Profile("half", {A100: 10, f"{A100}/1g.10gb": 5}, sm_milli=500)
+
+
+@pytest.mark.parametrize("gpus", [1, 2])
+@pytest.mark.parametrize(
+    "case",
+    [
+        (AdditiveInterference(), HALF, Mode.MIG, 142, 143),  # as measured: what it holds, for nothing
+        (AdditiveInterference(), Profile("busy", sm_milli=500), Mode.MIG, 142, 2521 * 143 // 1000),
+        (AdditiveInterference(), HALF, Mode.MPS, 250, 250),
+        (AdditiveInterference(), HALF, Mode.MPS, 500, 0),
+        (AdditiveInterference(), HALF, Mode.TIMESLICE, 250, 0),
+        (AdditiveInterference(), Profile("vague"), Mode.MIG, 142, 0),
+        (
+            NoInterference(),
+            HALF,
+            Mode.MIG,
+            142,
+            0,
+        ),  # a belief that says nothing of shares ranks nothing by them
+    ],
+)
+def test_a_share_that_slows_a_job_costs_what_it_holds_for_nothing(case, gpus, options):
+    belief, profile, mode, milli, wasted = case
+    cluster = Cluster(MIX, belief)
+    cluster.set_nodes([Node("n", tuple(Gpu(f"g{i}", A100, 80 << 30) for i in range(2)))])
+    search = Search(cluster, PLACEMENTS["cotenant"](), belief, options)
+    job = Job("b", Request(gpus=gpus, compute_milli=milli, modes=frozenset({mode})), 0.0, 1)
+    known, unknown = (search.score_on(search.demand(job, one), 0) for one in (profile, None))
+    assert known - unknown == 3 * wasted * gpus
+
+
+def test_a_resident_of_a_slice_runs_as_fast_there_as_is_known():
+    cluster = Cluster(MIX, NoInterference())
+    cluster.set_nodes([Node("n", (Gpu("g", A100, 80 << 30),))])
+    share = Share("g", Mode.MIG, 142, mig_profile="1g.10gb", mig_start=6)
+    cluster.allocate(Holder("a", "t", HALF), Assignment(0, "n", (share,)))
+    search = Search(cluster, PLACEMENTS["cotenant"](), NoInterference(), Options(compiled=False))
+    assert Repartition(search, Ledger())._speed(["g"]) == pytest.approx(0.071)
 
 
 @pytest.mark.parametrize(
