@@ -28,6 +28,8 @@ from placement.model import (
     format_bytes,
     model_matches,
 )
+from placement.partition import MODE_ORDER, possible_modes
+from placement.policies import Placement
 from placement.search import Search
 
 _CODES = tuple(Reason)
@@ -119,6 +121,30 @@ def rejection(search: Search, demand: Demand, job: Job) -> str:
     return (
         f"{Reason.TOO_LARGE.value if not job.immediate else 'no room'}: {counted or explanation.note}{beyond}"
     )
+
+
+_GIVES = {
+    Mode.EXCLUSIVE: "whole GPUs",
+    Mode.MIG: "MIG slices",
+    Mode.MPS: "MPS shares",
+    Mode.TIMESLICE: "time slices",
+}
+
+
+def unserved(placement: Placement, request: Request) -> str:
+    """Why a placement never gives what a request accepts, empty if it may."""
+    possible = possible_modes(request)
+    if not request.gpus or possible & placement.modes:
+        return ""
+    gives = " and ".join(_GIVES[mode] for mode in MODE_ORDER if mode in placement.modes)
+    modes = ", ".join(mode.value for mode in MODE_ORDER if mode in possible)
+    same = request.devices is Devices.SAME
+    allowed = [m.value for m in MODE_ORDER if m in placement.modes and not (same and m is Mode.EXCLUSIVE)]
+    advice = (
+        f"ask for mode {' or '.join(allowed)}, or use another policy" if allowed else "use another policy"
+    )
+    one_gpu = " (devices: same wants shares of one GPU)" if same else ""
+    return f"policy {placement.name} gives {gives} only, and the job can use {modes} alone{one_gpu}: {advice}"
 
 
 def ruled_out(search: Search, demand: Demand) -> dict[Reason, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from placement.ask import Demand
 from placement.attempts import Attempts
 from placement.cluster import Cluster
-from placement.explain import explain_placed, explain_waiting, rejection
+from placement.explain import explain_placed, explain_waiting, rejection, unserved
 from placement.interference import InterferenceModel, NoInterference
 from placement.ledger import Ledger
 from placement.lifecycle import ENDED, HOLDING, JobRecord, JobState, Move, Transition
@@ -203,6 +203,9 @@ class Scheduler:
         record = JobRecord(self._lifetimes.given(job))
         self._enter(record)
         self._ledger.note(Transition(job.job_id, 0, None, JobState.QUEUED, now_s))
+        if never := unserved(self.policy.placement, job.request):
+            self._end_rejected(record, now_s, never)
+            return
         if self.cluster.members and not self._could_ever_fit(record):
             self._reject(record, now_s, self._bare)
             return

@@ -33,7 +33,7 @@ from placement.partition.mps import (
     mps_max_clients,
     mps_max_clients_in_slice,
 )
-from placement.partition.needs import MODE_ORDER, Need, needs_of
+from placement.partition.needs import MODE_ORDER, Need, needs_of, possible_modes
 from placement.partition.transitions import (
     DEFAULT_COSTS,
     Price,
@@ -76,6 +76,7 @@ __all__ = [
     "mps_max_clients_in_slice",
     "needs_of",
     "net_gain",
+    "possible_modes",
     "repartition",
     "room_for",
     "share_a_fault",

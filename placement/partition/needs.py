@@ -67,12 +67,18 @@ def needs_of(
     return needs
 
 
-def _accepted(request: Request, compute_milli: int) -> frozenset[Mode]:
+def possible_modes(request: Request) -> frozenset[Mode]:
+    """The accepted modes that the rest of the request leaves, whatever the GPU."""
     if request.mig_profile is not None:
         return frozenset({Mode.MIG})
     modes = request.modes
     if request.isolation is Isolation.HARDWARE:
         modes = modes & {Mode.EXCLUSIVE, Mode.MIG}
+    return modes - {Mode.EXCLUSIVE} if request.devices is Devices.SAME else modes
+
+
+def _accepted(request: Request, compute_milli: int) -> frozenset[Mode]:
+    modes = possible_modes(request)
     if compute_milli == WHOLE_GPU_MILLI and Mode.EXCLUSIVE in modes:
         return frozenset({Mode.EXCLUSIVE})
     return modes

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 
 from placement.model import NotFound, StateError
 from placement.planning.cell_layout import BuddyCells, CellLayout, CellPool
@@ -18,13 +19,15 @@ _NEVER = 1 << 30
 class CellAsk:
     """Whole GPUs for a tenant: ``workers`` times ``gpus``, those of one worker in one node.
 
-    A request that is not ``guaranteed`` needs no cells: it runs on idle GPUs until a guaranteed one comes.
+    A request that is not ``guaranteed`` needs no cells: it runs on idle GPUs until a guaranteed one comes,
+    but not on those that are ``barred``, as node and slot.
     """
 
     tenant: str
     gpus: int
     workers: int = 1
     guaranteed: bool = True
+    barred: frozenset[tuple[str, int]] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,20 +202,35 @@ class Cells:
 
     def _idle_parts(self, ask: CellAsk, parts: list[CellPart]) -> bool:
         """Idle GPUs in the fullest node with enough of them outside bound cells, else with enough at all."""
+        barred = {self._layout.number[place] for place in ask.barred}
         for _ in range(ask.workers):
-            for room in (self._loose, self._idle):
+            for room in (self._room(barred, loose=True), self._room(barred, loose=False)):
                 fit = np.where(room >= ask.gpus, room, _NEVER)
                 node = int(fit.argmin()) if fit.size else 0
                 if fit.size and fit[node] < _NEVER:
                     break
             else:
                 return False
-            idle = (n for n in self._gpus[node] if n not in self._held and n not in self._guest)
+            idle = (n for n in self._idle_on(node) if n not in barred)
             chosen = sorted(idle, key=lambda n: (self._owned[n], n))[: ask.gpus]
             part = self._part(sorted(chosen), None)
             self._occupy("", ask.tenant, part)
             parts.append(part)
         return True
+
+    def _room(self, barred: set[int], *, loose: bool) -> npt.NDArray[np.int32]:
+        """Idle GPUs of each node that are not barred; ``loose``: outside bound cells alone."""
+        room = self._loose if loose else self._idle
+        if not barred:
+            return room
+        room = room.copy()
+        for n in barred:
+            if n not in self._held and n not in self._guest and not (loose and self._owned[n]):
+                room[self._layout.node[n]] -= 1
+        return room
+
+    def _idle_on(self, node: int) -> list[int]:
+        return [n for n in self._gpus[node] if n not in self._held and n not in self._guest]
 
     def _part(self, numbers: list[int], cell: int | None) -> CellPart:
         layout = self._layout
@@ -267,6 +285,6 @@ class Cells:
 
     def _recount(self, nodes: Iterable[int]) -> None:
         for node in nodes:
-            idle = [n for n in self._gpus[node] if n not in self._held and n not in self._guest]
+            idle = self._idle_on(node)
             self._idle[node] = len(idle)
             self._loose[node] = sum(not self._owned[n] for n in idle)

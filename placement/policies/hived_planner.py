@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from placement.model import Assignment, InvalidSpec, Job, Mode, Node, Profile, StateError, model_matches
+from placement.model import (
+    Assignment,
+    Gpu,
+    InvalidSpec,
+    Job,
+    Level,
+    Mode,
+    Node,
+    Profile,
+    StateError,
+    model_matches,
+)
 from placement.partition import needs_of
 from placement.planning.cell_layout import CellPool, check_quotas
 from placement.planning.cells import CellAsk, CellGrant, CellHold, CellPart, Cells
@@ -43,24 +54,39 @@ class HivedPlanner:
             str, tuple[str, str, int]
         ] = {}  # by UUID: model, node, number among its model there
         self._slots: dict[tuple[str, str], list[int]] = {}  # by model and node
-        self._memory: dict[str, int | None] = {}
+        self._memory: dict[str, dict[int | None, set[tuple[str, int]]]] = {}  # by model: who has how much
+        self._unlinked: set[str] = set()  # nodes whose GPUs are not known to be joined by NVLink
         self._held: dict[str, _Held] = {}
         self._judged: Sequence[Node] = ()
         self._shortages: dict[str, str] = {}
 
     def refusal(self, job: Job, nodes: Sequence[Node]) -> str:
-        """A job that may not be put back in the queue needs cells that hold it, and nodes for all cells."""
-        if job.preemptible or not job.request.gpus:
+        """A gang that must be together needs one node for all.
+
+        A job that may not be put back in the queue needs cells that hold it, and nodes for all cells; on
+        all GPUs of a model it must find its memory, since a cell may be bound to any of them.
+        """
+        if not job.request.gpus:
+            return ""
+        gpus, workers = _pieces(job)
+        if nodes and workers < job.workers and not any(_holds(node, job, gpus) for node in nodes):
+            return (
+                f"policy hived keeps a gang together on one node alone, and none has the {gpus} GPUs for it"
+            )
+        if job.preemptible:
             return ""
         able = [
             model
             for model, quotas in self._quotas.items()
-            if _accepts(job, model)
-            and _most_workers(quotas.get(job.tenant, {}), job.request.gpus) >= job.workers
+            if _accepts(job, model) and _most_workers(quotas.get(job.tenant, {}), gpus) >= workers
         ]
         if not able:
             none = "has no cells for it, and without them it would have to be preemptible"
             return f"tenant {job.tenant!r} {none}"
+        able = [model for model in able if not _unsure(job, model, nodes)]
+        if not able:
+            unsure = "may lie on GPUs with less memory or no NVLink, so it would have to be preemptible"
+            return f"the cells of tenant {job.tenant!r} {unsure}"
         short = [self._shortage(model, nodes) for model in able] if nodes else [""]
         return short[0] if all(short) else ""
 
@@ -82,12 +108,14 @@ class HivedPlanner:
     def lay_out(self, nodes: Sequence[Node]) -> None:
         """Lay the cells out anew on these nodes; who holds GPUs keeps them, and the cells around them."""
         self._place, self._slots, self._memory = {}, {}, {}
+        self._unlinked = {node.node_id for node in nodes if node.nvlink_domain is None}
         for node in nodes:
             for slot, gpu in enumerate(node.gpus):
                 slots = self._slots.setdefault((gpu.model, node.node_id), [])
                 self._place[gpu.uuid] = gpu.model, node.node_id, len(slots)
+                by_size = self._memory.setdefault(gpu.model, {})
+                by_size.setdefault(gpu.memory_bytes, set()).add((node.node_id, len(slots)))
                 slots.append(slot)
-                self._memory.setdefault(gpu.model, gpu.memory_bytes)
         self._cells = {
             model: Cells(pool, self._quotas.get(model, {})) for model, pool in pools_of(nodes).items()
         }
@@ -115,33 +143,53 @@ class HivedPlanner:
 
     def find(self, job: Job, profile: Profile | None) -> PlannedPlace | None:
         """In cells of the tenant, pushing out as few as can be; else on idle GPUs if it may be pushed out."""
-        request = job.request
-        models = [
-            model
-            for model, memory_bytes in self._memory.items()
-            if Mode.EXCLUSIVE in needs_of(request, profile, model, memory_bytes)
-        ]
-        ask = CellAsk(job.tenant, request.gpus, job.workers)
-        granted = [(model, self._cells[model].find(ask)) for model in sorted(models)]
+        barred = self._barred(job, profile)
+        gpus, workers = _pieces(job)
+        ask = CellAsk(job.tenant, gpus, workers)
+        granted = [(model, self._cells[model].find(ask)) for model in sorted(barred)]
         best = min(
-            ((len(grant.evictions), model, grant) for model, grant in granted if grant is not None),
+            (
+                (len(grant.evictions), model, grant)
+                for model, grant in granted
+                if grant is not None and _clear_of(barred[model], grant)
+            ),
             key=lambda found: found[:2],
             default=None,
         )
         if best is not None:
-            return self._planned(best[1], best[2])
+            return self._planned(job, best[1], best[2])
         if job.preemptible:
-            for model in sorted(models):
-                grant = self._cells[model].find(replace(ask, guaranteed=False))
+            for model in sorted(barred):
+                guest = replace(ask, guaranteed=False, barred=barred[model])
+                grant = self._cells[model].find(guest)
                 if grant is not None:
-                    return self._planned(model, grant)
+                    return self._planned(job, model, grant)
         return None
 
-    def _planned(self, model: str, grant: CellGrant) -> PlannedPlace:
-        parts = (
-            PlannedPart(part.node, tuple(self._slots[model, part.node][n] for n in part.slots), part.cell)
-            for part in grant.parts
-        )
+    def _barred(self, job: Job, profile: Profile | None) -> dict[str, frozenset[tuple[str, int]]]:
+        """The models that would do, and which of their GPUs would not, for their memory or lack of NVLink."""
+        linked = _wants_link(job)
+        found = {}
+        for model, by_size in self._memory.items():
+            small = [
+                places
+                for memory_bytes, places in by_size.items()
+                if Mode.EXCLUSIVE not in needs_of(job.request, profile, model, memory_bytes)
+            ]
+            if len(small) < len(by_size):
+                every = (place for places in by_size.values() for place in places)
+                apart = {place for place in every if place[0] in self._unlinked} if linked else set()
+                found[model] = frozenset(apart).union(*small)
+        return found
+
+    def _planned(self, job: Job, model: str, grant: CellGrant) -> PlannedPlace:
+        """The grant with a part for each worker."""
+        gpus = job.request.gpus
+        parts = []
+        for part in grant.parts:
+            slots = tuple(self._slots[model, part.node][n] for n in part.slots)
+            for first in range(0, len(slots), gpus):
+                parts.append(PlannedPart(part.node, slots[first : first + gpus], part.cell))
         return PlannedPlace(tuple(parts), grant.evictions)
 
     def _enter(self, job_id: str) -> None:
@@ -168,6 +216,52 @@ class HivedPlanner:
 def _accepts(job: Job, model: str) -> bool:
     selectors = job.request.gpu_models
     return not selectors or any(model_matches(selector, model) for selector in selectors)
+
+
+def _pieces(job: Job) -> tuple[int, int]:
+    """GPUs that must be on one node, and how often.
+
+    A gang that must be together goes to one node like one worker: whoever shares a node shares its rack, and
+    its NVLink domain if it has one.  All cells of a place are of one model anyway.
+    """
+    gpus, wish = job.request.gpus, job.request.together
+    if wish is None or not wish.required or wish.level is Level.GPU_TYPE:
+        return gpus, job.workers
+    return gpus * job.workers, 1
+
+
+def _holds(node: Node, job: Job, gpus: int) -> bool:
+    """Whether a node has so many GPUs of one model that would do for a job."""
+    if _wants_link(job) and node.nvlink_domain is None:
+        return False
+    counts = Counter(gpu.model for gpu in node.gpus if _accepts(job, gpu.model) and _enough(job, gpu))
+    return max(counts.values(), default=0) >= gpus
+
+
+def _enough(job: Job, gpu: Gpu) -> bool:
+    """Whether the memory of a GPU is enough, as far as both are known."""
+    asked = job.request.memory_bytes
+    return asked is None or gpu.memory_bytes is None or asked <= gpu.memory_bytes
+
+
+def _wants_link(job: Job) -> bool:
+    """Whether the workers must be joined by NVLink; that their one node has it must be known, too."""
+    wish = job.request.together
+    return job.workers > 1 and wish is not None and wish.required and wish.level is Level.NVLINK
+
+
+def _unsure(job: Job, model: str, nodes: Sequence[Node]) -> bool:
+    """Whether a cell of a model may lie where the memory is less than a job asks for, or no NVLink."""
+    linked = _wants_link(job)
+    return any(
+        gpu.model == model and (not _enough(job, gpu) or (linked and node.nvlink_domain is None))
+        for node in nodes
+        for gpu in node.gpus
+    )
+
+
+def _clear_of(barred: frozenset[tuple[str, int]], grant: CellGrant) -> bool:
+    return not any((part.node, slot) in barred for part in grant.parts for slot in part.slots)
 
 
 def _most_workers(cells: Mapping[int, int], gpus: int) -> int:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from placement.model import Job, Mode, Profile, Request
 from placement.partition import MigGeometry
 from placement.planning.miso import speeds_by_profile
 from placement.policies.base import Placement
+from placement.policies.narrowing import narrowed
 from placement.policies.offer import Offer
 
 _MODES = frozenset({Mode.MIG, Mode.EXCLUSIVE})
@@ -47,7 +47,7 @@ class Miso(Placement):
 
     def asks(self, job: Job) -> Request:
         """Slices and whole GPUs alone, where the job accepts any."""
-        return _narrowed(job.request)
+        return narrowed(job.request, _MODES)
 
     def slice_speeds(
         self, request: Request, profile: Profile | None, gpu_model: str, geometry: MigGeometry
@@ -62,14 +62,6 @@ class Miso(Placement):
         if profile is None:
             return usual
         return {name: profile.slice_speed(gpu_model, name) or speed for name, speed in usual.items()}
-
-
-@functools.lru_cache(maxsize=4096)
-def _narrowed(request: Request) -> Request:
-    """The same object for the same request: it is known again by its identity."""
-    if request.modes & _MODES and not request.modes <= _MODES:
-        return replace(request, modes=request.modes & _MODES)
-    return request
 
 
 @functools.lru_cache(maxsize=4096)

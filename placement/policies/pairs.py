@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import replace
 from typing import Any, ClassVar
 
 from placement.model import Job, Mode, Request
 from placement.neighbourhood import Neighbour, Neighbourhood
 from placement.policies.base import Placement
+from placement.policies.narrowing import narrowed
 from placement.policies.offer import Offer, where
 
 _APART = frozenset({Mode.EXCLUSIVE, Mode.MIG})
@@ -30,7 +29,7 @@ class Pairs(Placement):
     def asks(self, job: Job) -> Request:
         """Whole GPUs or slices for jobs of several GPUs."""
         request = job.request
-        return _kept_apart(request) if request.gpus * job.workers > 1 else request
+        return narrowed(request, _APART) if request.gpus_apart * job.workers > 1 else request
 
     def joins(self, newcomer: Neighbour, place: Neighbourhood) -> bool:
         """Alone always, beside one other by the rule, never beside more or unknown ones; slices are walls."""
@@ -43,11 +42,3 @@ class Pairs(Placement):
     def may_pair(self, newcomer: Neighbour, host: Neighbour, gpu_model: str) -> bool:
         """Whether these two may share a GPU of that model."""
         return True
-
-
-@functools.lru_cache(maxsize=4096)
-def _kept_apart(request: Request) -> Request:
-    """The same object for the same request: it is known again by its identity."""
-    if request.modes & _APART and not request.modes <= _APART:
-        return replace(request, modes=request.modes & _APART)
-    return request

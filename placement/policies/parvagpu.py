@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import functools
-from dataclasses import replace
 from typing import Any
 
 from placement.model import Job, JobKind, Mode, Request
 from placement.partition import MODE_ORDER
 from placement.policies.base import Placement
+from placement.policies.narrowing import narrowed
 from placement.policies.offer import Offer, where
 
 _SERVING = frozenset({Mode.MIG, Mode.MPS})
@@ -37,12 +36,4 @@ class ParvaGpu(Placement):
 
     def asks(self, job: Job) -> Request:
         """Slices and shares alone for services, where they accept any."""
-        return _serving(job.request) if job.kind is JobKind.INFERENCE else job.request
-
-
-@functools.lru_cache(maxsize=4096)
-def _serving(request: Request) -> Request:
-    """The same object for the same request: it is known again by its identity."""
-    if request.modes & _SERVING and not request.modes <= _SERVING:
-        return replace(request, modes=request.modes & _SERVING)
-    return request
+        return narrowed(job.request, _SERVING) if job.kind is JobKind.INFERENCE else job.request
