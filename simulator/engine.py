@@ -157,7 +157,7 @@ class _World:
         self._profiles = {profile.name: profile for profile in options.profiles}
         self._contention = Contention(options.truth, self._gpu_models)
         self._running: dict[str, Running] = {}
-        self._fresh: list[Running] = []
+        self._fresh: dict[Running, None] = {}
         self._batch: list[Event] = []
         self._wake_s: float | None = None
         self._due = False
@@ -260,13 +260,14 @@ class _World:
                 profile = self._profiles.get(row.profile) if row.profile is not None else None
                 self._contention.enter(run, share, profile)
         self._batch += [WorkerStarted(job_id, run.attempt, worker) for worker in run.workers]
-        self._fresh.append(run)
+        self._fresh[run] = None
 
     def _stop(self, command: StopWorker, now_s: float) -> None:
         """A worker obeys at once, one that is moved in due time; the first of a gang ends the work of all."""
         run = self._running[command.job_id]
         run.settle(now_s)
         run.completion = None
+        self._fresh.pop(run, None)  # placed and put back in one moment: it does no work
         self._contention.leave(run)
         served_s = run.served_s - run.attempt_from_s
         gone = WorkerExited(
@@ -286,8 +287,7 @@ class _World:
 
     def _reschedule(self, now_s: float) -> None:
         """New jobs, and those whose neighbours changed, get the time at which they will be done."""
-        pending = dict.fromkeys(self._fresh)
-        self._fresh.clear()
+        pending, self._fresh = self._fresh, {}
         for run, slowdowns in self._contention.changed().items() if self._contention.disturbed else ():
             # The work done until now went at the old speed.
             run.settle(now_s)
