@@ -159,7 +159,7 @@ def sizes_of(text: str) -> tuple[int, ...]:
     sizes = []
     for part in text.split(","):
         if not part.strip().isdecimal() or int(part) <= 0 or int(part) % SIZE_STEP:
-            raise argparse.ArgumentTypeError(f"{part!r}: write a multiple of {SIZE_STEP}")
+            raise argparse.ArgumentTypeError(f"{part!r}: write a multiple of {SIZE_STEP} above 0")
         sizes.append(int(part))
     return tuple(sizes)
 

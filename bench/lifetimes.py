@@ -158,15 +158,28 @@ def measure(seeds: Sequence[int], load: float, span_s: float) -> dict[str, dict[
     return figures
 
 
+def seeds_of(text: str) -> list[int]:
+    """Numbers separated by commas.
+
+    Raises:
+        argparse.ArgumentTypeError: not a number.
+    """
+    if not all(part.strip().isdecimal() for part in text.split(",")):
+        raise argparse.ArgumentTypeError(f"{text!r}: write whole numbers such as 1,2,3")
+    return [int(part) for part in text.split(",")]
+
+
 def main() -> None:
     """Run all four ways and print them."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--seeds", default="1,2,3,4,5,6", help="of the workloads, such as 1,2,3")
+    parser.add_argument(
+        "--seeds", type=seeds_of, default="1,2,3,4,5,6", help="of the workloads, such as 1,2,3"
+    )
     parser.add_argument("--load", type=float, default=0.85, help="part of the compute that is asked for")
     parser.add_argument("--hours", type=float, default=SPAN_S / HOUR_S, help="so long jobs come")
     parser.add_argument("--json", action="store_true", help="print JSON")
     given = parser.parse_args()
-    figures = measure([int(seed) for seed in given.seeds.split(",")], given.load, given.hours * HOUR_S)
+    figures = measure(given.seeds, given.load, given.hours * HOUR_S)
     if given.json:
         print(json.dumps(figures))
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 MANAGER_URL = "manager_url"
 """The argument of every command that asks a manager."""
+
+AGAIN_S = 0.3
+"""Between two tries to reach a manager that does not answer yet."""
 
 _TOKEN = re.compile(r"[!-~]+")
 
@@ -70,3 +74,34 @@ def connect(manager_url: str | None) -> Iterator[Client]:
     endpoint = endpoint_of(manager_url)
     with Client(endpoint.url, endpoint.token) as client:
         yield client
+
+
+@contextmanager
+def connect_in_time(manager_url: str | None, patience_s: float) -> Iterator[Client]:
+    """The same for a manager that may just be starting: a client that it has answered.
+
+    Each try looks anew where it is and for its token.
+
+    Raises:
+        Unreachable, Denied: it did not answer in ``patience_s``, or refused the token.
+    """
+    from manager.wire.client import Client
+    from placement.model import Denied, Unreachable
+
+    begun_s = time.monotonic()
+    while True:
+        endpoint = endpoint_of(manager_url)
+        with Client(endpoint.url, endpoint.token) as client:
+            try:
+                client.info()
+            except Unreachable:
+                if time.monotonic() >= begun_s + patience_s:
+                    raise
+            except Denied:
+                # A manager answers a moment before 'cotenant up' has told where its token is.
+                if endpoint.token is not None or time.monotonic() >= begun_s + patience_s:
+                    raise
+            else:
+                yield client
+                return
+        time.sleep(AGAIN_S)

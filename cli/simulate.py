@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -12,12 +13,14 @@ import click
 
 from cli.failures import one_line
 from cli.names import NamingCommand
-from cli.tables import Align, Column, Format, Listing, narrow_output_option, show, show_json
+from cli.tables import GAP, NOTHING, Align, Column, Format, Listing, narrow_output_option, show, show_json
 
 if TYPE_CHECKING:
+    from simulator.engine import SimulationResult
     from simulator.study import Study, StudyProgress
 
 _SHOWN_BAD_LINES = 10
+_WALL = ("load_s", "compile_s", "wall_s")
 
 
 def _options(_context: click.Context, _parameter: click.Parameter, pairs: tuple[str, ...]) -> dict[str, str]:
@@ -37,9 +40,11 @@ def _policies(
     _context: click.Context, _parameter: click.Parameter, texts: tuple[str, ...]
 ) -> tuple[str, ...]:
     """The names of all lists, each once."""
-    names = [name.strip() for text in texts for name in text.split(",")]
+    names = ["+".join(map(str.strip, name.split("+"))) for text in texts for name in text.split(",")]
     if not all(names):
         raise click.BadParameter(f"{','.join(texts)!r} holds an empty name; write NAME or NAME,NAME")
+    for name in sorted({name for name in names if names.count(name) > 1}):
+        click.echo(f"note: policy {name!r} is given more than once; it runs once", err=True)
     return tuple(dict.fromkeys(names))
 
 
@@ -92,13 +97,23 @@ def simulate(output: str, **said: Any) -> None:
     from simulator.study import StudySpec, run_study
 
     with _progress_bar() as progress:
-        study = run_study(StudySpec(**said), progress)
+        study = run_study(StudySpec(**said), progress, _say_compiling)
     _tell(study)
     if output == Format.JSON.value:
         show_json(study.to_dict())
     else:
         click.echo(f"{_headline(study)}\n")
-        show(_listing(study), output)
+        for number, listing in enumerate(_listings(study)):
+            if number:
+                click.echo()
+            show(listing, output)
+        for head, policy in _heads(study).items():
+            if head != policy:
+                click.echo(f"\n{head.upper()}: {policy}")
+
+
+def _say_compiling(policy: str) -> None:
+    click.echo(f"compiling {policy} ... (once per machine)", err=True)
 
 
 @contextlib.contextmanager
@@ -136,10 +151,11 @@ def _tell(study: Study) -> None:
         click.echo(f"note: {count_text(len(bad_lines), 'line')} skipped in all", err=True)
 
 
-def _number(value: float | None) -> str | None:
+def _number(name: str, value: float | None) -> str | None:
+    """As many decimals in each column: one for simulated seconds and rates, else three."""
     if value is None or isinstance(value, int):
         return None if value is None else f"{value:,}"
-    return f"{value:,.3f}" if abs(value) < 100 else f"{value:,.1f}"
+    return f"{value:,.1f}" if name.endswith("_s") and name not in _WALL else f"{value:,.3f}"
 
 
 def _headline(study: Study) -> str:
@@ -154,14 +170,55 @@ def _headline(study: Study) -> str:
     return one_line(f"{name} ({trace.format}), {jobs}, on {cluster.name}: {size}; seed {study.seed}")
 
 
-def _listing(study: Study) -> Listing[str]:
-    """One row a metric, one column a policy."""
-    runs = [(policy, result.metrics.to_dict()) for policy, result in study.runs]
-    names = list(runs[0][1])
+def _figures(result: SimulationResult) -> dict[str, int | float | None]:
+    return {**result.metrics.to_dict(), "compile_s": result.compile_s}
 
-    def cell(metrics: dict[str, int | float | None]) -> Callable[[str], str | None]:
-        return lambda name: _number(metrics[name])
 
-    columns: list[Column[str]] = [Column("METRIC", str)]
-    columns += [Column(policy.upper(), cell(metrics), Align.RIGHT) for policy, metrics in runs]
-    return Listing(columns, names, str, "no runs")
+def _heads(study: Study) -> dict[str, str]:
+    """The policy of each column's title; long options, as those of hived, would make a column too wide."""
+    heads: dict[str, str] = {}
+    for policy, _result in study.runs:
+        head, number = policy, 1
+        if ":" in policy:
+            head = "+".join(part.partition(":")[0] for part in policy.split("+"))
+            while f"{head} #{number}" in heads:
+                number += 1
+            head = f"{head} #{number}"
+        heads[head] = policy
+    return heads
+
+
+def _columns(study: Study) -> list[Column[str]]:
+    def cell(figures: dict[str, int | float | None]) -> Callable[[str], str | None]:
+        return lambda name: _number(name, figures[name])
+
+    return [
+        Column(head.upper(), cell(_figures(result)), Align.RIGHT)
+        for head, (_policy, result) in zip(_heads(study), study.runs, strict=True)
+    ]
+
+
+def _listings(study: Study) -> Iterator[Listing[str]]:
+    """One row a metric, one column a policy; on a terminal as many blocks as it takes to cut nothing."""
+    names = list(_figures(study.runs[0][1]))
+    first: Column[str] = Column("METRIC", str)
+    name_width, room = max(map(len, names)), _terminal_width()
+    block: list[Column[str]] = []
+    left = room - name_width
+    for column in _columns(study):
+        width = GAP + max(len(text or NOTHING) for text in (column.title, *map(column.text, names)))
+        if block and width > left:
+            yield Listing([first, *block], names, str, "no runs")
+            block, left = [], room - name_width
+        block.append(column)
+        left -= width
+    yield Listing([first, *block], names, str, "no runs")
+
+
+def _terminal_width() -> float:
+    """Without a terminal nothing is cut, whatever its width."""
+    if not sys.stdout.isatty():
+        return math.inf
+    from rich.console import Console
+
+    return Console().width

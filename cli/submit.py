@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from cli.connection import connect, manager_option
+from cli.connection import connect_in_time, manager_option
 from cli.failures import FAILED
 
 if TYPE_CHECKING:
@@ -103,7 +103,8 @@ def submit(job_file: str | None, wait: bool, manager_url: str | None, **wishes: 
       cotenant submit --file job.yaml --priority 5
     """  # noqa: D301 - click reads the backspace character
     spec, profile = _checked(wishes, job_file)
-    with connect(manager_url) as client:
+    # Asked first, so that a manager that is not there at all is known not to have accepted anything.
+    with connect_in_time(manager_url, PATIENCE_S) as client:
         job = _submitted(client, spec, profile)
         click.echo(job.job_id)
         if wait:
@@ -127,8 +128,6 @@ def _submitted(client: Client, spec: JobSpec, profile: ProfileSpec | None) -> Jo
 
     # One key for all tries: whichever of them arrives, it is one job.
     key = str(uuid4())
-    # Asked first, so that a manager that is not there at all is known not to have accepted anything.
-    patiently(client.info, PATIENCE_S)
     if profile is not None:
         patiently(partial(client.put_profile, profile), PATIENCE_S)
     try:

@@ -105,8 +105,9 @@ class Prices:
 
     def _present(self) -> list[Kind]:
         """The kinds of the GPUs that there are, in an order that does not depend on their numbers."""
-        found = {(gpu.model, gpu.memory_bytes) for node in self._cluster.members for gpu in node.gpus}
-        return sorted(found, key=_in_order)
+        gpus, kinds = self._cluster.gpus, self._cluster.kinds
+        found = np.unique(gpus[:, :, k.MODEL][gpus[:, :, k.MODE] != k.ABSENT])
+        return sorted((kinds[number] for number in found.tolist()), key=_in_order)
 
     def _reviewed(self, things: Iterable[_Scarce]) -> tuple[int, ...]:
         free_by_kind = self._free_by_kind()

@@ -60,6 +60,11 @@ def load_cluster(spec: str) -> ClusterSpec:
     Raises:
         InvalidInput: neither a short form nor a readable node list; the message names the file and line.
     """
+    if Path(spec).is_dir():
+        raise InvalidSpec(
+            f"cluster {spec!r}: {'is a folder' if spec else 'is empty'}; write NODESxGPUSxMODEL, "
+            "for example 64x8xV100-SXM2-32GB, or name a file"
+        )
     parts = [_SHORT.fullmatch(part.strip()) for part in spec.split("+")]
     if any(part is None for part in parts):
         if not Path(spec).exists():

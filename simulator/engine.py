@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import re
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -49,6 +50,9 @@ from simulator.contention import Contention, Running
 Progress = Callable[[int, int], None]
 """Told how many of how many jobs have ended."""
 
+SLOW_S = 1.0
+"""Compiling that lasts longer is told; what the compiler's cache holds takes less."""
+
 _PROGRESS_STEPS = 200
 _COUNTED = re.compile(r" \([0-9]+\)|; ")
 _EXCLUSIVE, _EXITED = Mode.EXCLUSIVE, ExitCause.EXITED  # attributes of an enum are slower to read
@@ -59,7 +63,8 @@ class SimulationOptions:
     """Everything that shapes a run besides the trace and the cluster.
 
     ``truth`` makes jobs slow, ``belief`` is what the policy thinks of it.  ``load_s`` is the time already
-    spent on reading the trace; ``compiled`` allows the kernels of the extra ``fast``, which decide alike.
+    spent on reading the trace; ``compiled`` allows the kernels of the extra ``fast``, which decide alike;
+    ``compiling`` is called, by another thread, if that takes long.
     ``costs`` is what a move takes: the place is free after drain, destroying and creating, and the job that
     was moved does nothing until it has restored its state.  By default 30 s in all, as in MISO's simulator.
     A preempted job loses nothing but its place.
@@ -75,6 +80,7 @@ class SimulationOptions:
     load_s: float = 0.0
     compiled: bool = True
     progress: Progress | None = None
+    compiling: Callable[[], None] | None = None
     costs: TransitionCosts = DEFAULT_COSTS
 
 
@@ -86,6 +92,7 @@ class SimulationResult:
     outcomes: list[JobOutcome]
     decision_log: list[str]
     rejections: Mapping[str, int] = field(default_factory=dict)
+    compile_s: float = 0.0
 
 
 def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: SimulationOptions) -> SimulationResult:
@@ -96,8 +103,10 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
     """
     loading_s = time.perf_counter()
     world = _World(rows, cluster, options)
+    loaded_s = time.perf_counter()
     if options.compiled:
-        compile_kernels(world.scheduler.policy.placement)
+        with _told_if_slow(options.compiling):
+            compile_kernels(world.scheduler.policy.placement)
     begun_s = time.perf_counter()
     with calm_collector():
         world.run()
@@ -106,11 +115,24 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
     counters = RunCounters(
         events=world.scheduler.events,
         decisions=world.scheduler.decisions,
-        load_s=options.load_s + begun_s - loading_s,
+        load_s=options.load_s + loaded_s - loading_s,
         wall_s=wall_s,
     )
     metrics = metrics_of(outcomes, cluster.gpu_count * 1000, counters, world.env.now)
-    return SimulationResult(metrics, outcomes, world.decision_log, world.rejections)
+    return SimulationResult(metrics, outcomes, world.decision_log, world.rejections, begun_s - loaded_s)
+
+
+@contextmanager
+def _told_if_slow(tell: Callable[[], None] | None) -> Iterator[None]:
+    timer = threading.Timer(SLOW_S, tell) if tell is not None else None
+    if timer is not None:
+        timer.daemon = True
+        timer.start()
+    try:
+        yield
+    finally:
+        if timer is not None:
+            timer.cancel()
 
 
 @contextmanager
@@ -157,7 +179,7 @@ class _World:
         self._profiles = {profile.name: profile for profile in options.profiles}
         self._contention = Contention(options.truth, self._gpu_models)
         self._running: dict[str, Running] = {}
-        self._fresh: list[Running] = []
+        self._fresh: dict[Running, None] = {}
         self._batch: list[Event] = []
         self._wake_s: float | None = None
         self._due = False
@@ -260,13 +282,14 @@ class _World:
                 profile = self._profiles.get(row.profile) if row.profile is not None else None
                 self._contention.enter(run, share, profile)
         self._batch += [WorkerStarted(job_id, run.attempt, worker) for worker in run.workers]
-        self._fresh.append(run)
+        self._fresh[run] = None
 
     def _stop(self, command: StopWorker, now_s: float) -> None:
         """A worker obeys at once, one that is moved in due time; the first of a gang ends the work of all."""
         run = self._running[command.job_id]
         run.settle(now_s)
         run.completion = None
+        self._fresh.pop(run, None)  # placed and put back in one moment: it does no work
         self._contention.leave(run)
         served_s = run.served_s - run.attempt_from_s
         gone = WorkerExited(
@@ -286,8 +309,7 @@ class _World:
 
     def _reschedule(self, now_s: float) -> None:
         """New jobs, and those whose neighbours changed, get the time at which they will be done."""
-        pending = dict.fromkeys(self._fresh)
-        self._fresh.clear()
+        pending, self._fresh = self._fresh, {}
         for run, slowdowns in self._contention.changed().items() if self._contention.disturbed else ():
             # The work done until now went at the old speed.
             run.settle(now_s)

@@ -12,6 +12,7 @@ from typing import Any
 from placement.interference import model_named
 from placement.model import InvalidInput
 from placement.policies import policy_named
+from placement.policies.hived import Hived
 from simulator.cluster_spec import ClusterSpec, load_cluster
 from simulator.engine import SimulationOptions, SimulationResult, simulate
 from simulator.profiles import profiles_for
@@ -83,7 +84,12 @@ class Study:
                 "gpus": self.cluster.gpu_count,
             },
             "runs": [
-                {"policy": policy, "seed": self.seed, "metrics": result.metrics.to_dict()}
+                {
+                    "policy": policy,
+                    "seed": self.seed,
+                    "metrics": result.metrics.to_dict(),
+                    "compile_s": result.compile_s,
+                }
                 for policy, result in self.runs
             ],
         }
@@ -101,8 +107,12 @@ StudyProgress = Callable[[str, int, int], None]
 """Told the policy and how many of how many jobs have ended under it."""
 
 
-def run_study(spec: StudySpec, progress: StudyProgress | None = None) -> Study:
-    """Read, simulate under each policy in turn, and report.
+def run_study(
+    spec: StudySpec,
+    progress: StudyProgress | None = None,
+    compiling: Callable[[str], None] | None = None,
+) -> Study:
+    """Read, simulate under each policy in turn, and report; ``compiling`` hears of a policy that takes long.
 
     Raises:
         InvalidInput: anything of the input that cannot be right; nothing has been simulated then.
@@ -132,9 +142,27 @@ def run_study(spec: StudySpec, progress: StudyProgress | None = None) -> Study:
     runs = []
     for policy in spec.policies:
         told = partial(progress, policy) if progress is not None else None
-        chosen = replace(options, policy=policy, progress=told)
+        chosen = replace(
+            options,
+            policy=policy,
+            progress=told,
+            compiling=partial(compiling, policy) if compiling is not None else None,
+        )
         runs.append((policy, simulate(trace.rows, cluster, chosen)))
-    return Study(trace, cluster, spec.seed, tuple(runs), (*trace.notices, *notices))
+    told_of = (*trace.notices, *notices, *_tenants_without_jobs(spec.policies, trace))
+    return Study(trace, cluster, spec.seed, tuple(runs), told_of)
+
+
+def _tenants_without_jobs(policies: tuple[str, ...], trace: Trace) -> list[str]:
+    """A line per policy with cells for tenants of whom the trace has no job: perhaps a misspelt name."""
+    present = {row.tenant for row in trace.rows}
+    lines = []
+    for policy in policies:
+        placement = policy_named(policy).placement
+        absent = sorted(placement.tenants() - present) if isinstance(placement, Hived) else []
+        if absent:
+            lines.append(f"{policy}: the trace has no job of tenant {', '.join(absent)}")
+    return lines
 
 
 def _setting(spec: StudySpec) -> tuple[Path, str, ClusterSpec]:

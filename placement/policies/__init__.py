@@ -6,6 +6,7 @@ door loads those and calls :func:`register`.
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Callable
 
 from placement.model import InvalidSpec, UnknownName
@@ -66,8 +67,10 @@ def register(name: str, *, order: Callable[[], OrderPolicy] | None = None,
     """
     if order is None and placement is None:
         raise InvalidSpec(f"policy {name!r}: give an order, a placement, or both")
-    if {*"+:,"} & {*name} or name in ORDERS or name in PLACEMENTS:
-        raise InvalidSpec(f"policy name {name!r} is taken or contains '+', ':' or ','")
+    if {*"+:,"} & {*name} or not name or name != name.strip():
+        raise InvalidSpec(f"policy name {name!r}: must not be empty or contain '+', ':', ',' or outer blanks")
+    if name in ORDERS or name in PLACEMENTS:
+        raise InvalidSpec(f"policy name {name!r} is taken; give yours another name")
     if order is not None:
         ORDERS[name] = order
     if placement is not None:
@@ -85,20 +88,20 @@ def policy_named(spec: str) -> Policy:
         InvalidSpec: two orders, two placements or more than two names, options that the policy does not
             take, or two that make no sense together.
     """
-    options = dict(part.split(":", 1) for part in spec.split("+") if ":" in part)
-    names = [part.partition(":")[0] for part in spec.split("+")]
+    parts = [part.strip() for part in spec.split("+")]
+    options = dict(part.split(":", 1) for part in parts if ":" in part)
+    names = [part.partition(":")[0] for part in parts]
     for name in names:
-        if name not in ORDERS and name not in PLACEMENTS:
-            raise UnknownName(
-                f"policy {name!r} is unknown; choose one of {', '.join(policy_names())}, or ORDER+PLACEMENT"
-            )
+        _check_known(spec, name)
     orders = [name for name in names if name in ORDERS]
     placements = [name for name in names if name in PLACEMENTS]
-    if len(orders) > 1 or len(placements) > 1:
-        raise InvalidSpec(
-            f"policy {spec!r}: at most one order ({', '.join(ORDERS)}) "
-            f"and one placement ({', '.join(PLACEMENTS)})"
-        )
+    for kind, found in (("order", orders), ("placement", placements)):
+        if len(found) > 1:
+            many = "two" if len(found) == 2 else len(found)
+            raise InvalidSpec(
+                f"policy {spec!r}: has {many} {kind}s, {' and '.join(found)}; "
+                f"write at most one order ({', '.join(ORDERS)}) and one placement ({', '.join(PLACEMENTS)})"
+            )
     order = ORDERS[orders[0]]() if orders else Backfill()
     placement = PLACEMENTS[placements[0]]() if placements else BestFit()
     for name, text in options.items():
@@ -107,7 +110,20 @@ def policy_named(spec: str) -> Policy:
         placement = placement.with_options(text)
     if misfit := placement.misfit(order):
         raise InvalidSpec(f"policy {spec!r}: {order.name} and {placement.name} do not go together: {misfit}")
-    return Policy(spec, order, placement)
+    return Policy("+".join(parts), order, placement)
+
+
+def _check_known(spec: str, name: str) -> None:
+    """Raises UnknownName or InvalidSpec: nobody registered this part of a policy, or it is empty."""
+    if not name and spec.strip():
+        raise InvalidSpec(f"policy {spec!r}: a name is missing; write ORDER, PLACEMENT or ORDER+PLACEMENT")
+    if name in ORDERS or name in PLACEMENTS:
+        return
+    near = difflib.get_close_matches(name.lower(), policy_names(), n=1)
+    meant = f"did you mean {near[0]!r}? " if near else ""
+    raise UnknownName(
+        f"policy {name!r} is unknown; {meant}choose one of {', '.join(policy_names())}, or ORDER+PLACEMENT"
+    )
 
 
 __all__ = [

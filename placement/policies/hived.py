@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 from placement.model import InvalidSpec, Mode, Node
 from placement.model.hardware import node_from_short_form
-from placement.planning.cell_layout import check_quotas
+from placement.planning.cell_layout import BuddyCells, CellLayout
 from placement.policies.base import OrderPolicy, Placement
 from placement.policies.hived_planner import HivedPlanner, Quotas, pools_of
 
@@ -47,6 +47,8 @@ class Hived(Placement):
             count, times, node = cells.partition("x")
             if not tenant or not equals or not times or not (count.isascii() and count.isdigit()):
                 raise InvalidSpec(f"policy hived: {entry!r}: write {_FORM}")
+            if int(count) < 1:
+                raise InvalidSpec(f"policy hived: {entry!r}: write 1 or more cells, not {count}")
             gpus = node_from_short_form(node, "").gpus
             if len(gpus) & (len(gpus) - 1):
                 raise InvalidSpec(
@@ -61,7 +63,21 @@ class Hived(Placement):
         for model, quotas in self._quotas.items():
             if model not in pools:
                 raise InvalidSpec(f"policy hived: tenants have cells of {model}, and this cluster has none")
-            check_quotas(pools[model], quotas)
+            promised: Counter[int] = Counter()
+            for cells in quotas.values():
+                promised.update(cells)
+            missing = BuddyCells(CellLayout(pools[model])).short_of(promised)
+            if missing:
+                size, count = max(missing.items())
+                cells_said = "1 cell" if count == 1 else f"{count} cells"
+                raise InvalidSpec(
+                    f"policy hived: its tenants are promised {cells_said} of {size}x{model} more than this "
+                    "cluster has room for"
+                )
+
+    def tenants(self) -> frozenset[str]:
+        """Who has cells."""
+        return frozenset(tenant for by_tenant in self._quotas.values() for tenant in by_tenant)
 
     def misfit(self, order: OrderPolicy) -> str:
         """Orders that let one tenant's jobs hold up or push out another's break the guarantee."""

@@ -125,8 +125,8 @@ def test_a_job_that_may_not_be_pushed_out_needs_cells():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (f"red=1x8x{A100}", "need 1 more of 8 GPUs"),
-        (f"red=2x4x{A100}:blue=1x4x{A100}", "need 1 more of 4 GPUs"),
+        (f"red=1x8x{A100}", f"policy hived: its tenants are promised 1 cell of 8x{A100} more than"),
+        (f"red=2x4x{A100}:blue=1x4x{A100}", f"promised 1 cell of 4x{A100} more"),
         ("red=1x1xT4-16GB", "this cluster has none"),
     ],
 )

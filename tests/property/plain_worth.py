@@ -41,11 +41,15 @@ class Standing:
 
 @dataclass(frozen=True)
 class PlainWorth:
-    """The measure for a mix on some kinds of GPUs, ``levels`` being those of the prices, of sixteen each."""
+    """The measure for a mix on some kinds of GPUs, ``levels`` being those of the prices, of sixteen each.
+
+    ``present`` are the kinds of which there are GPUs now: no other can get scarce.
+    """
 
     mix: Mix
     kinds: Kinds
     levels: Sequence[int]
+    present: Kinds
 
     def forgone(self, before: Standing, after: Standing) -> int:
         """What others lose on a node, in thousandths of a GPU, times three; nodes have GPUs of one kind."""
@@ -138,14 +142,14 @@ class PlainWorth:
     def _kind_price(self, model: str) -> int:
         """The highest of the prices of the sets of kinds that some requests must have."""
         sets = {self._models_of(usual) for usual in self.mix if usual.request.gpus}
-        everything = frozenset(kind[0] for kind in self.kinds)
+        everything = frozenset(kind[0] for kind in self.present)
         confined = sorted(sorted(one) for one in sets if one and one != everything)
         levels = self.levels[len(self._big) :]
         return max((_price(v) for one, v in zip(confined, levels, strict=True) if model in one), default=0)
 
     def _models_of(self, usual: UsualRequest) -> frozenset[str]:
         found = zip(self.kinds, self._needs(usual), strict=True)
-        return frozenset(kind[0] for kind, needs in found if needs)
+        return frozenset(kind[0] for kind, needs in found if needs and kind in self.present)
 
     def _needs(self, usual: UsualRequest) -> list[Mapping[Mode, Need]]:
         return [needs_of(usual.request, usual.profile, *kind) for kind in self.kinds]

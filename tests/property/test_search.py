@@ -191,7 +191,8 @@ class Desk:
         found = self.search.place(holder_of(job, profile), demand, job)
         if self.audited:
             if self.policy.weighs is Measure.FORGONE:
-                self.plain.worth = PlainWorth(MIX, self.cluster.kinds, self.search.prices.levels)
+                present = [(g.model, g.memory_bytes) for n in self.books.nodes.values() for g in n.gpus]
+                self.plain.worth = PlainWorth(MIX, self.cluster.kinds, self.search.prices.levels, present)
             expected = self.plain.place(job, profile, alone=not same)
             assert found == expected, f"seed {self.seed}, {job}, {profile}"
         self.log.append(found)

@@ -37,6 +37,14 @@ def test_all_four_ways_are_measured_and_only_lifetimes_make_a_difference(monkeyp
     assert all(each["jobs"] == figures["known"]["jobs"] > 100 for each in figures.values())
 
 
+@pytest.mark.parametrize("seeds", ["x", "1,", "1,y", "-1"])
+def test_seeds_that_are_no_numbers_are_refused_in_words(monkeypatch, capsys, seeds):
+    monkeypatch.setattr(sys, "argv", ["lifetimes.py", f"--seeds={seeds}"])
+    with pytest.raises(SystemExit):
+        lifetimes.main()
+    assert "write whole numbers such as 1,2,3" in capsys.readouterr().err
+
+
 def test_a_job_that_cannot_end_is_told():
     jobs = lifetimes.workload(1, 64, 0.9)[:1]
     outcome = lifetimes.JobOutcome(jobs[0].job_id, "t", None, 0.0, None, None, 0, 0.0, None, None, None, 0)

@@ -8,7 +8,9 @@ import pytest
 
 from cli.main import main
 from manager.wire import models
+from manager.wire.discovery import write_endpoint
 from placement.lifecycle import JobState
+from placement.model import Denied, Unreachable
 from tests.unit.cli.conftest import NOW_S, assignment, job_view, share
 
 GIB = 1 << 30
@@ -297,6 +299,34 @@ def test_submit_asks_again_with_the_same_key(manager, run, tmp_path):
     assert manager.keys[0]
     assert run("submit", "--", "x").status == 0
     assert manager.keys[3] != manager.keys[0]
+
+
+@pytest.mark.parametrize("before", [Unreachable, Denied])
+def test_submit_looks_for_the_token_of_a_manager_that_is_just_starting(
+    manager, run, monkeypatch, tmp_path, before
+):
+    monkeypatch.setattr("cli.connection.AGAIN_S", 0.0)
+    (tmp_path / "token").write_text("made-just-now")
+
+    def answer(method: str) -> None:
+        if manager.connected[-1][1] is None:
+            write_endpoint(tmp_path / "endpoint.json", "http://127.0.0.1:7500", tmp_path / "token")
+            raise before("not yet")
+
+    monkeypatch.setattr(manager, "answer", answer)
+    assert run("submit", "--", "x").status == 0
+    assert manager.connected == [("http://127.0.0.1:7077", None), ("http://127.0.0.1:7500", "made-just-now")]
+
+
+def test_submit_does_not_ask_again_with_a_token_that_was_refused(manager, run, monkeypatch):
+    monkeypatch.setenv("COTENANT_TOKEN", "wrong")
+
+    def answer(method: str) -> None:
+        raise Denied("the token is missing or wrong")
+
+    monkeypatch.setattr(manager, "answer", answer)
+    assert run("submit", "--", "x").status != 0
+    assert len(manager.connected) == 1
 
 
 @pytest.mark.parametrize(("silent", "accepted"), [("info", False), ("submit", True)])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import re
+import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import fields, replace
@@ -103,9 +106,35 @@ def test_the_python_of_the_readme_runs(tmp_path):
     jct_s, allocated = map(float, said.split())
     assert jct_s == pytest.approx((10 + 30 + 50) / 3)
     assert 0 < allocated <= 1
-    used = "cotenant.simulate('jobs.csv', cluster='64x8xV100-SXM2-32GB', policy='small-first')"
+    used = "cotenant.simulate('jobs.csv', cluster='64x8xV100-SXM2-32GB', policy='fewest-gpus')"
     (said,) = run_python(tmp_path, f"{policy}\nprint({used}.metrics.avg_jct_s)")
     assert float(said) == pytest.approx((20 + 30 + 50) / 3)
+
+
+def test_what_the_readme_submits_fits_its_own_cluster(monkeypatch):
+    """Each job is placed on the nodes that it starts, and its command is one that every machine has."""
+    from click.testing import CliRunner
+
+    from manager.wire.models import JobSpec
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    lines = re.findall(r"^    cotenant submit (.*)$", text, flags=re.MULTILINE)
+    (shape,) = re.findall(r"cotenant up --simulate (\S+)", text)
+    specs: list[JobSpec] = []
+
+    def stop(spec, _profile):
+        specs.append(spec)
+        raise SystemExit(0)
+
+    monkeypatch.chdir(ROOT)
+    monkeypatch.setattr("cli.submit.connect_in_time", lambda *_: contextlib.nullcontext())
+    monkeypatch.setattr("cli.submit._submitted", lambda _client, spec, profile: stop(spec, profile))
+    for line in lines:
+        CliRunner().invoke(cli, ["submit", *shlex.split(line)])
+    assert len(specs) == len(lines) >= 4
+    assert all(shutil.which(spec.command[0]) for spec in specs)
+    gpus = int(shape.partition("x")[0])
+    assert all(spec.workers * spec.request.gpus <= gpus for spec in specs)
 
 
 def test_the_example_job_file_is_a_job():

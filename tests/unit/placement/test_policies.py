@@ -38,14 +38,16 @@ PLACEMENT_NAMES = ", ".join(ALL[3:])
 REFUSED = [
     ("", UnknownName, f"'' is unknown; choose one of {', '.join(ALL)}, or ORDER"),
     ("lifo", UnknownName, "'lifo' is unknown"),
-    ("FIFO", UnknownName, "'FIFO' is unknown"),
-    ("fifo ", UnknownName, "'fifo ' is unknown"),
-    ("fifo+", UnknownName, "'' is unknown"),
+    ("FIFO", UnknownName, "'FIFO' is unknown; did you mean 'fifo'"),
+    ("fdg", UnknownName, "'fdg' is unknown; did you mean 'fgd'"),
+    ("fifo+", InvalidSpec, "a name is missing; write ORDER"),
+    ("+fgd", InvalidSpec, "a name is missing; write ORDER"),
     ("fifo,srtf", UnknownName, "'fifo,srtf' is unknown"),
     ("fifo+nowhere", UnknownName, "'nowhere' is unknown"),
     ("fifo+srtf", InvalidSpec, r"at most one order \(fifo, backfill, srtf\)"),
     ("fifo+fifo", InvalidSpec, "at most one order"),
     ("spread+best-fit", InvalidSpec, rf"one placement \({PLACEMENT_NAMES}\)"),
+    ("spread+fgd", InvalidSpec, "has two placements, spread and fgd; write"),
     ("fifo+spread+random", InvalidSpec, "at most one"),
     ("fifo+hived", InvalidSpec, "fifo and hived do not go together: one tenant's first job would hold up"),
     ("hived+srtf", InvalidSpec, "srtf and hived do not go together: it would push jobs out of the cells"),
@@ -57,6 +59,7 @@ REFUSED = [
     ("hived:red=1xA100-SXM4-80GB", InvalidSpec, "write COUNTxMODEL"),
     ("hived:=1x1xT4-16GB", InvalidSpec, "'=1x1xT4-16GB': write TENANT"),
     ("hived:red=1x3xT4-16GB", InvalidSpec, "a cell has 1, 2, 4, 8, ... GPUs, not 3"),
+    ("hived:red=0x8xA100-SXM4-80GB", InvalidSpec, "write 1 or more cells, not 0"),
     ("hived:red=1x4xA100", UnknownName, "GPU model 'A100' is unknown; did you mean"),
 ]
 
@@ -69,6 +72,10 @@ def job(**fields) -> Job:
 def test_a_policy_by_name(spec, order, placement):
     policy = policy_named(spec)
     assert (policy.name, policy.order.name, policy.placement.name) == (spec, order, placement)
+
+
+def test_blanks_around_the_parts_of_a_policy_do_not_matter():
+    assert policy_named(" srtf + fgd ").name == "srtf+fgd"
 
 
 @pytest.mark.parametrize(("spec", "error", "message"), REFUSED)
@@ -147,11 +154,17 @@ def test_ones_own_policies_combine_like_the_others():
 
 
 @pytest.mark.usefixtures("registries")
-@pytest.mark.parametrize("name", ["fifo", "spread", "my+own", "+", "my:own", "my,own"])
-def test_a_name_that_is_taken_or_cannot_be_typed(name):
-    with pytest.raises(InvalidSpec, match="is taken or contains"):
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        *((name, "is taken; give yours another name") for name in ("fifo", "spread")),
+        *((name, "must not be empty or contain") for name in ("my+own", "+", "my:own", "my,own", "", " my")),
+    ],
+)
+def test_a_name_that_is_taken_or_cannot_be_typed(name, message):
+    with pytest.raises(InvalidSpec, match=message):
         register(name, order=Youngest)
-    with pytest.raises(InvalidSpec, match="is taken or contains"):
+    with pytest.raises(InvalidSpec, match=message):
         register(name, placement=Leftmost)
     assert Youngest not in policies.ORDERS.values()
     assert Leftmost not in policies.PLACEMENTS.values()

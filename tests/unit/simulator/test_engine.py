@@ -74,6 +74,15 @@ def test_schedules_on_one_node_of_four_gpus(case):
     assert spans(run(rows, policy=policy)) == expected
 
 
+def test_who_is_placed_and_put_back_in_one_moment_does_no_work_meanwhile():
+    rows = [row("guest", 0, 10, 1, tenant="a"), row("owner", 0, 100, 4, tenant="b")]
+    result = run(rows, policy="hived:b=1x4xV100-SXM2-32GB")
+    assert spans(result) == {"guest": (0, 110), "owner": (0, 100)}
+    guest = result.outcomes[0]
+    assert (guest.preemptions, guest.held_s, guest.served_s) == (1, 10, 10)
+    assert result.metrics.gpu_utilisation_ratio == result.metrics.gpu_allocation_ratio == 410 / 440
+
+
 def test_without_queueing_mean_completion_time_is_mean_duration_exactly():
     durations = [7, 11, 3600, 86_400, 1, 99_999]
     rows = [row(f"j{n}", 1_000_003 * n, duration, 1 + n % 4) for n, duration in enumerate(durations)]

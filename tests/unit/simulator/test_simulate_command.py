@@ -1,13 +1,17 @@
 """`cotenant simulate` and `cotenant trace generate`, as a user sees them."""
 
 import json
+import re
+import threading
 from pathlib import Path
 
 import pytest
 
 from cli.main import main
+from cli.simulate import _say_compiling as say_compiling
 from placement import policies
 from placement.interference import MODELS
+from simulator import engine
 from simulator.traces import FORMATS
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
@@ -20,7 +24,13 @@ METRICS = [
     *("events", "decisions", "load_s", "wall_s", "decisions_per_s"),
 ]
 
-WALL = ("load_s", "wall_s", "decisions_per_s")
+WALL = ("load_s", "compile_s", "wall_s", "decisions_per_s")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_slow(monkeypatch):
+    """What goes to stderr does not depend on what the compiler's cache holds."""
+    monkeypatch.setattr(engine, "SLOW_S", 3600.0)
 
 
 @pytest.fixture
@@ -89,7 +99,7 @@ def test_the_default_trace_needs_no_argument_at_all(capsys):
         "the trace that ships (cotenant), 1000 jobs, on 8x8xA100-SXM4-80GB: 8 nodes, 64 GPUs; seed 0"
     )
     assert lines[2].split() == ["METRIC", "COTENANT"]
-    assert [line.split()[0] for line in lines[3:]] == METRICS
+    assert [line.split()[0] for line in lines[3:]] == [*METRICS, "compile_s"]
 
 
 def test_the_table_names_trace_and_cluster(trace, capsys):
@@ -157,6 +167,8 @@ def test_the_help_names_what_can_be_chosen(capsys):
 @pytest.mark.parametrize(
     ("words", "what"),
     [
+        (["--cluster", ""], "cluster '': is empty; write NODESxGPUSxMODEL"),
+        (["--cluster", "."], "cluster '.': is a folder; write NODESxGPUSxMODEL"),
         (["--cluster", "2x2xT5"], "GPU model 'T5' is unknown"),
         (["--cluster", "cluster.yaml"], "is no file and no short form"),
         ([], "cluster: is needed with a trace of your own"),
@@ -220,6 +232,60 @@ def test_policies_given_one_by_one_run_each_once(trace, capsys):
     assert main(["simulate", trace, *CLUSTER, *words]) == 0
     runs = json.loads(capsys.readouterr().out)["runs"]
     assert [run["policy"] for run in runs] == ["fifo", "srtf"]
+
+
+def test_a_policy_that_is_given_twice_is_told(trace, capsys):
+    assert main(["simulate", trace, *CLUSTER, "--policy", "fifo,fifo", "-o", "json"]) == 0
+    assert capsys.readouterr().err == "note: policy 'fifo' is given more than once; it runs once\n"
+
+
+def test_tenants_with_cells_but_no_job_are_told(trace, capsys):
+    assert main(["simulate", trace, *CLUSTER, "--policy", "hived:nobody=1x2xT4-16GB", "-o", "json"]) == 0
+    assert "the trace has no job of tenant nobody" in capsys.readouterr().err
+
+
+def test_cells_that_do_not_fit_name_the_policy(trace, capsys):
+    assert main(["simulate", trace, *CLUSTER, "--policy", "hived:a=9x2xT4-16GB"]) == 2
+    told = "policy hived: its tenants are promised 8 cells of 2xT4-16GB more than this cluster has room for"
+    assert told in capsys.readouterr().err
+
+
+def test_a_narrow_terminal_gets_several_blocks_and_nothing_is_cut(trace, capsys, monkeypatch):
+    policies = [
+        "fifo",
+        "backfill",
+        "srtf",
+        "hived:default=1x2xT4-16GB",
+        "hived:default=2x1xT4-16GB",
+        "spread",
+    ]
+    monkeypatch.setattr("cli.simulate._terminal_width", lambda: 60)
+    assert main(["simulate", trace, *CLUSTER, "--policy", ",".join(policies)]) == 0
+    lines = capsys.readouterr().out.splitlines()[1:]
+    heads = [line.split(maxsplit=1)[1] for line in lines if line.startswith("METRIC")]
+    assert len(heads) > 1
+    assert " ".join(" ".join(heads).split()) == "FIFO BACKFILL SRTF HIVED #1 HIVED #2 SPREAD"
+    assert max(len(line) for line in lines if not line.startswith("HIVED")) <= 60
+    assert lines[-1] == "HIVED #2: hived:default=2x1xT4-16GB"
+    jct = [word for line in lines if line.startswith("avg_jct_s") for word in line.split()[1:]]
+    assert len(jct) == 6
+    assert all(re.fullmatch(r"[0-9]+\.[0-9]", text) for text in jct)
+
+
+def test_compiling_that_takes_long_is_told(trace, capsys, monkeypatch):
+    told = threading.Event()
+
+    def say(policy: str) -> None:
+        say_compiling(policy)
+        told.set()
+
+    monkeypatch.setattr("cli.simulate._say_compiling", say)
+    monkeypatch.setattr(engine, "SLOW_S", 0.0)
+    monkeypatch.setattr(engine, "compile_kernels", lambda placement: told.wait(30))
+    assert main(["simulate", trace, *CLUSTER, "--policy", "fifo", "-o", "json"]) == 0
+    printed = capsys.readouterr()
+    assert printed.err == "compiling fifo ... (once per machine)\n"
+    assert json.loads(printed.out)["runs"][0]["compile_s"] > 0
 
 
 @pytest.mark.parametrize(
