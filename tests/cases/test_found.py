@@ -28,6 +28,7 @@ from placement.model import (
     parse_compute,
     parse_seconds,
 )
+from placement.model.amounts import MAX_BYTES
 from placement.partition import geometry_of
 from placement.scheduler import Scheduler
 from tests.cases.desk import MIG, MPS, TIMESLICE, Desk, exited, mps, node, stopped, whole
