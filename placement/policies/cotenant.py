@@ -8,6 +8,9 @@ from placement.partition.transitions import HORIZON_S
 from placement.policies.base import Measure, Placement
 from placement.policies.offer import Offer, larger
 
+MOMENT_MS = 1_000
+"""So long a change of mode is no reason to choose another mode: those who share would take turns for ever."""
+
 HARM_PART = 4
 """Neighbours' harm counts a twelfth of what it costs: thousandths of a GPU, in a unit of a third of that.
 
@@ -48,5 +51,5 @@ class Cotenant(Placement):
         """
         held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
         slowed = (at.suffered * at.taken + at.inflicted * held) // 1000
-        own, changing = 3 * at.wasted, 3 * at.price // HORIZON_S
+        own, changing = 3 * at.wasted, 3 * larger(at.price - MOMENT_MS, 0) // HORIZON_S
         return at.forgone + own + slowed // HARM_PART + changing + OUTLASTING * at.outlasts

@@ -26,6 +26,7 @@ from placement.policies.cotenant import OUTLASTING
 from placement.repartition import Repartition
 from placement.search import Search
 from placement.usual import USUAL
+from tests.cases.desk import Desk, node
 
 V100, T4 = "V100-SXM2-32GB", "T4-16GB"
 MPS = frozenset({Mode.MPS})
@@ -104,8 +105,14 @@ def test_what_a_share_takes_from_others(taken, asked, cpu_milli):
     before = 1000 if not taken else int(worth[free])
     lost = 3 * (before - int(worth[left])) + (free * free - left * left) // 4000
     lost += fed(free, 10_000, 64 << 30) - fed(left, 10_000 - cpu_milli, 64 << 30)
-    opening = 0 if taken else 3 * 1000 // 300
-    assert score == lost + opening
+    assert score == lost  # the second until an empty GPU serves MPS is not counted
+
+
+def test_who_accepts_either_takes_an_empty_gpu_by_mps_and_not_in_turns():
+    """Although turns begin at once: everybody who comes later would have to take turns, too."""
+    desk = Desk("cotenant", (node("n", f"1x{V100}"),))
+    desk.submit("a", Request(compute_milli=250, modes=frozenset({Mode.TIMESLICE, Mode.MPS})))
+    assert desk.holds("a") == "n-0:mps:250"
 
 
 @pytest.fixture(params=[(1000, False), (0, False), (0, True)], ids=["plain", "numpy", "compiled"])
