@@ -76,7 +76,7 @@ class Desk:
     nodes: tuple[Node, ...]
     belief: str = "none"
     seed: int = 0
-    compiled: bool = True
+    compiled: bool = False
     now_s: float = 0.0
     submitted: int = 0
     scheduler: Scheduler = field(init=False)

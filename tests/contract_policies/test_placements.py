@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 
 import pytest
 
@@ -10,7 +11,7 @@ from placement.jit import numba
 from placement.lifecycle import ENDED
 from placement.model import ExitCause, InvalidSpec, Mode, NodeJoined, StartWorker
 from placement.options import Options
-from placement.policies import ORDERS, PLACEMENTS, policy_named
+from placement.policies import ORDERS, PLACEMENTS, Offer, policy_named
 from placement.scheduler import Scheduler
 from tests.contract_policies.histories import OPTIONS, play, world_of
 from tests.property.world import World
@@ -38,10 +39,16 @@ def test_the_same_history_gives_the_same_decisions_one_by_one_and_many_at_once(p
 
 @pytest.mark.skipif(numba is None, reason="numba is not installed")
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("policy", ALONE)
-def test_compiled_and_plain_decide_alike(policy):
-    for seed in range(2):
-        assert play(*world_of(policy, seed, compiled=True)).log == play(*world_of(policy, seed)).log
+@pytest.mark.parametrize("name", NAMES)
+def test_compiled_and_plain_scores_are_alike(name):
+    """The loop around them is compared in tests/property/test_search.py, with scores of every figure."""
+    placement, dice = PLACEMENTS[name](), random.Random(4)
+    offers = [
+        Offer(*(dice.choice((0, 1, 2, dice.randrange(9000))) for _ in Offer._fields)) for _ in range(200)
+    ]
+    for plain in (placement.score, placement.within):
+        compiled = numba.njit(plain)
+        assert [compiled(at) for at in offers] == [plain(at) for at in offers]
 
 
 @pytest.mark.parametrize(("policy", "seed"), [*((pair, 7) for pair in PAIRS), *((name, 6) for name in ALONE)])

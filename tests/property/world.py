@@ -162,7 +162,7 @@ class World:
     log: list[str] = field(default_factory=list)
 
     @classmethod
-    def new(cls, shape: Sequence[Shape], policy: str, *, compiled: bool = True, sight: int = 64) -> World:
+    def new(cls, shape: Sequence[Shape], policy: str, *, compiled: bool = False, sight: int = 64) -> World:
         built = cluster_of(shape)
         belief = AdditiveInterference()
         options = Options(seed=7, compiled=compiled, sight=sight, own_sight=sight)

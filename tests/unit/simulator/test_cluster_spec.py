@@ -77,7 +77,7 @@ def test_yaml_groups(tmp_path):
         ("64x8", "is no file and no short form"),
         ("64x8xT4-16GB+", "is no file and no short form"),
         ("no-such-file.csv", "is no file and no short form; write NODESxGPUSxMODEL"),
-        (".", "cannot be read"),
+        (".", "is a folder"),
     ],
 )
 def test_specs_that_cannot_be_right(spec, what):
