@@ -32,8 +32,11 @@ from placement.prices import Prices
 from placement.rows import Rows
 from placement.topology import Topology
 
-STALE_ROWS = 100
-"""A row of scores is not worth keeping if about so many nodes change between two looks at it."""
+FEW_NODES = 100
+"""Rows of scores of so few nodes are brought up to date in no time."""
+
+STALE_ROWS = 50
+"""Beyond that, a row is not worth keeping if about so many jobs come between two looks at it."""
 
 MOST_SET_ASIDE = 1 << 13
 """Neighbourhoods that nobody lives in are given up when there are so many of them, and half of all."""
@@ -97,7 +100,9 @@ class Search:
         if self._options.exact:
             return False
         size = demand.crowd.size
-        return size < 2 or min(self._demands.alive // size, len(self.cluster.members)) > STALE_ROWS
+        return size < 2 or (
+            len(self.cluster.members) > FEW_NODES and self._demands.alive // size > STALE_ROWS
+        )
 
     # -- between decisions ---------------------------------------------------------------------------------
 

@@ -102,6 +102,7 @@ def test_two_who_are_alive_and_ask_for_the_same_are_no_longer_at_first_sight():
 def test_a_request_that_few_of_many_make_is_answered_at_first_sight(monkeypatch):
     """Where the nodes are so many that a row of scores would be stale at each look."""
     monkeypatch.setattr("placement.search.STALE_ROWS", 3)
+    monkeypatch.setattr("placement.search.FEW_NODES", 3)
     few, many = ([("V100-SXM2-32GB", 4, None)] * count for count in (3, 4))
     for shape, at_first in ((few, False), (many, True)):
         world = World.new(shape, "fifo", compiled=False)
