@@ -85,7 +85,9 @@ class Preemption:
         if wish.record.job.workers > 1:
             if wish.demand.request.gpus and not self._enough_in_all(wish, behind):
                 return None
-            return self._try(self._stakes.jobs(behind), partial(self._gang_fits, wish, holder))
+            return self._try(
+                self._stakes.jobs(behind), partial(self._search.all_fit, holder, wish.demand, wish.record.job)
+            )
         if self._counting_decides(wish.demand):
             victims = self._plan_by_count(wish, behind)
             if victims is not None or not self._stakes.sharing:
@@ -137,14 +139,6 @@ class Preemption:
     def _least_milli(self, demand: Demand) -> int:
         """The least compute that a worker could do with on any node, in thousandths of a GPU."""
         return max(demand.request.gpus * self._search.ask_of(demand).least_milli, 1)
-
-    def _gang_fits(self, wish: Wish, holder: Holder) -> bool:
-        if self._search.workers_that_fit(wish.demand) < wish.record.job.workers:
-            return False
-        placed = self._search.place(holder, wish.demand, wish.record.job)
-        for assignment in placed or ():
-            self._cluster.release(holder.job_id, assignment.worker)
-        return placed is not None
 
     def _try(self, jobs: list[str], fits: Callable[[], bool]) -> list[str] | None:
         """Push out one after the other until it fits, then take back whoever was not needed."""

@@ -162,7 +162,7 @@ class Repartition:
         if not lift:
             return None
         if wish.record.job.workers > 1:
-            fits = partial(self._gang_fits, wish, holder)
+            fits = partial(self._search.all_fit, holder, wish.demand, wish.record.job)
         else:
             fits = partial(self._search.fits_on, wish.demand, places[0][0])
         self._cluster.checkpoint()
@@ -171,14 +171,6 @@ class Repartition:
         finally:
             self._cluster.rollback()
         return None if draft is None else self._priced(wish, draft)
-
-    def _gang_fits(self, wish: Wish, holder: Holder) -> bool:
-        if self._search.workers_that_fit(wish.demand) < wish.record.job.workers:
-            return False
-        placed = self._search.place(holder, wish.demand, wish.record.job)
-        for assignment in placed or ():
-            self._cluster.release(holder.job_id, assignment.worker)
-        return placed is not None
 
     def _draft(self, wish: Wish, holder: Holder, gone: Sequence[JobRecord]) -> _Draft | None:
         place = self._search.place(holder, wish.demand, wish.record.job) if gone else None

@@ -188,6 +188,14 @@ class Search:
                 most = max(most, len(placed))
         return most
 
+    def all_fit(self, holder: Holder, demand: Demand, job: Job) -> bool:
+        """Whether all workers of a job fit now; found by trying."""
+        if self.workers_that_fit(demand) < job.workers:
+            return False
+        placed = self.place(holder, demand, job)
+        self._take_back(holder, [*(placed or ())])
+        return placed is not None
+
     def fits_on(self, demand: Demand, row: int) -> bool:
         """Whether a worker fits on that node now."""
         return self._finder.fits_on(Worker(self.ask_of(demand), demand, 0, 0), row)
