@@ -101,7 +101,9 @@ def main() -> int:
     folder = given.data / "fgd" if (given.data / "fgd").is_dir() else given.data
     found = workloads(folder)
     unknown = set(given.workload or ()) - set(found)
-    if unknown or not found:
+    if not found:
+        parser.error(f"no pod lists in {folder}")
+    if unknown:
         parser.error(
             f"no such workload in {folder}: {', '.join(sorted(unknown))}; there are {', '.join(found)}"
         )
