@@ -43,8 +43,14 @@ def is_refused(refused: Table, rank: int, number: int) -> bool:
     return number < len(refused[rank]) and refused[rank][number] != 0
 
 
+def fetch_ahead(rows: Any, i: int) -> None:
+    """Have what is read soon brought into the cache: a whole row; there is nothing to do for lists."""
+
+
 if numba is not None:
-    from numba.extending import overload
+    from llvmlite import ir
+    from numba.core import cgutils, types
+    from numba.extending import intrinsic, overload
     from numba.np.unsafe import ndarray as _unsafe
 
     to_fixed_tuple: Any = _unsafe.to_fixed_tuple
@@ -69,6 +75,30 @@ if numba is not None:
     def _is_refused(refused, rank, number):  # type: ignore[no-untyped-def]
         return number < refused.shape[1] and refused[rank, number] != 0
 
+    _LINE_BYTES = 64
+
+    @intrinsic
+    def _prefetch(typing, address):  # type: ignore[no-untyped-def]
+        """Begin to read a line of memory without waiting for it."""
+
+        def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
+            byte, number = ir.IntType(8).as_pointer(), ir.IntType(32)
+            kind = ir.FunctionType(ir.VoidType(), [byte, number, number, number])
+            name = "llvm.prefetch.p0i8"
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            to_read_often_data = [ir.Constant(number, value) for value in (0, 3, 1)]
+            builder.call(function, [builder.inttoptr(arguments[0], byte), *to_read_often_data])
+            return context.get_dummy_value()
+
+        return types.void(types.intp), emit
+
+    def _fetch_ahead(rows, i):  # type: ignore[no-untyped-def]
+        size = rows.strides[0]
+        begin = rows.ctypes.data + i * size
+        for at in range(0, size, _LINE_BYTES):
+            _prefetch(begin + at)
+
+    overload(fetch_ahead)(lambda rows, i: _fetch_ahead)
     overload(gpu_of)(lambda gpus, slot: _gpu_of)
     overload(node_of)(lambda nodes, row: _node_of)
     overload(entries_of)(lambda ask: _entries_of)

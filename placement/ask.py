@@ -41,7 +41,7 @@ NOTHING_REFUSED = np.zeros((k.RANKS, 0), np.int8)
 NO_SCORES = np.zeros(0, np.int64)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Crowd:
     """How many live jobs ask for the same."""
 

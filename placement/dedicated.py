@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+import bisect
+from array import array
 from collections.abc import Mapping
 
 import numpy as np
 
 from placement import columns as k
-from placement.columns import Ints
+from placement.columns import Ints, Row
 
 
-def dedicated_to(gpu: Ints) -> tuple[int, bool] | None:
+def dedicated_to(gpu: Row) -> tuple[int, bool] | None:
     """The tenant that has a shared GPU for itself, and whether of its own will; None if none has."""
-    tenant = gpu.item(k.TENANT)
-    if tenant < 0 or gpu.item(k.MODE) not in (k.MPS, k.TIMESLICE):
+    tenant = gpu[k.TENANT]
+    if tenant < 0 or gpu[k.MODE] not in (k.MPS, k.TIMESLICE):
         return None
-    return tenant, gpu.item(k.ISOLATED) == 1
+    return tenant, gpu[k.ISOLATED] == 1
 
 
 class Dedicated:
@@ -23,13 +25,13 @@ class Dedicated:
 
     def __init__(self) -> None:
         self._counts: tuple[dict[int, dict[str, int]], dict[int, dict[str, int]]] = ({}, {})
-        self._rows: dict[tuple[bool, int], Ints] = {}
+        self._rows: dict[tuple[bool, int], array[int]] = {}
 
-    def count(self, node_id: str, to: tuple[int, bool] | None, sign: int) -> None:
-        """Count a GPU in or out, see :func:`dedicated_to`."""
+    def count(self, node: tuple[str, int], to: tuple[int, bool] | None, sign: int) -> None:
+        """Count a GPU in or out, see :func:`dedicated_to`; ``node`` is the id and the row of its node."""
         if to is None:
             return
-        tenant, by_will = to
+        (node_id, row), (tenant, by_will) = node, to
         for isolated in (False, True) if by_will else (False,):
             nodes = self._counts[isolated].setdefault(tenant, {})
             count = nodes.get(node_id, 0) + sign
@@ -38,7 +40,17 @@ class Dedicated:
             else:
                 del nodes[node_id]
             if count == max(sign, 0):  # it has become one of them, or is no longer
-                self._rows.pop((isolated, tenant), None)
+                self._enter((isolated, tenant), row, sign)
+
+    def _enter(self, which: tuple[bool, int], row: int, sign: int) -> None:
+        rows = self._rows.get(which)
+        if rows is None:
+            return
+        at = bisect.bisect_left(rows, row)
+        if sign > 0:
+            rows.insert(at, row)
+        else:
+            del rows[at]
 
     def rows(self, tenant: int, row_of: Mapping[str, int], *, by_will: bool) -> Ints:
         """The rows of the nodes that have any, in order; ``row_of`` gives the row of each node."""
@@ -46,9 +58,8 @@ class Dedicated:
         rows = self._rows.get(which)
         if rows is None:
             nodes = self._counts[by_will].get(tenant, {})
-            rows = self._rows[which] = np.array([*map(row_of.__getitem__, nodes)], np.int64)
-            rows.sort()
-        return rows
+            rows = self._rows[which] = array("q", sorted(map(row_of.__getitem__, nodes)))
+        return np.array(rows, np.int64)
 
     def renumber(self) -> None:
         """The rows of nodes are others than before."""

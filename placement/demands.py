@@ -16,6 +16,7 @@ MAX_CROWDS = 1 << 16
 """Requests that nobody alive makes are forgotten beyond about so many."""
 
 _KEPT_BY_IDENTITY = 4096
+_NOTHING = Request(gpus=0)
 
 _Key = tuple[Request, str | None, int]
 """A request, the name of the profile that goes with it, and the lifetime of the job where that is weighed."""
@@ -32,7 +33,8 @@ class Demands:
         self._most_crowds = MAX_CROWDS
         self.alive = 0
         """How many jobs are alive."""
-        self._demands: dict[tuple[_Key, str | None], Demand] = {}
+        self._demands: dict[tuple[Crowd, str | None], Demand] = {}
+        self._latest: tuple[_Key, Crowd] = ((_NOTHING, None, 0), Crowd())
         self._recent: dict[tuple[int, str | None, str | None, int], Demand] = {}
         self._asks: dict[_Key, Ask] = {}
 
@@ -47,12 +49,12 @@ class Demands:
         demand = self._recent.get(same)
         if demand is not None and demand.request is request and demand.profile is profile:
             return demand
-        key = ((request, job.profile, lifetime), asker)
+        crowd = self._crowd((request, job.profile, lifetime))
+        key = crowd, asker
         demand = self._demands.get(key)
         if demand is None or demand.profile is not profile:
             while len(self._demands) >= MAX_ASKS:
                 del self._demands[next(iter(self._demands))]
-            crowd = self._crowd(key[0])
             demand = Demand(request, profile, asker, crowd, lifetime=lifetime)
             self._demands[key] = demand
         if demand.request is request:
@@ -70,6 +72,9 @@ class Demands:
         return int(job.lifetime) if self._placement.weighs_lifetimes else 0
 
     def _crowd(self, key: _Key) -> Crowd:
+        (request, profile, lifetime), crowd_then = self._latest
+        if request is key[0] and profile == key[1] and lifetime == key[2]:
+            return crowd_then
         crowd = self._crowds.get(key)
         if crowd is None:
             if len(self._crowds) >= self._most_crowds:
@@ -78,6 +83,7 @@ class Demands:
                 self._most_crowds = 2 * len(self._crowds) + MAX_CROWDS
                 self.forget()
             crowd = self._crowds[key] = Crowd()
+        self._latest = key, crowd
         return crowd
 
     def left(self, job: Job) -> None:

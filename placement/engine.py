@@ -6,6 +6,7 @@ import inspect
 import sys
 import zlib
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,18 +20,20 @@ from placement import (
     mix,
     one_gpu,
     several_gpus,
+    summaries,
     vectorised,
     worth,
 )
 from placement import columns as k
-from placement.access import entries_of, node_of
+from placement.access import entries_of, fetch_ahead, node_of
 from placement.columns import Ints
 from placement.jit import compiled, numba, register_jitable
 from placement.kernels import node_offer
-from placement.one_gpu import may_hold
+from placement.model.frozen import made_often
 from placement.policies import Placement
 from placement.policies import offer as offers
 from placement.policies.offer import Score, Scores
+from placement.summaries import may_hold
 
 FEW_NODES = 4
 """Up to so many nodes are scored one by one where there is no compiled kernel."""
@@ -41,11 +44,28 @@ FIRST_CHUNK = 256
 MOST_WORKERS = 1 << 20
 """More workers than this on one node are not counted."""
 
-State = tuple[Ints, Ints]
-"""Arrays of GPUs and nodes, see placement.columns."""
+State = tuple[Ints, Ints, Ints]
+"""Arrays of GPUs, nodes and briefs, see placement.columns and placement.summaries."""
 
 Out = tuple[Ints, Any]
 """Scores (int64) and infos (int32: workers x 256 + choice) by node."""
+
+
+@made_often
+@dataclass(frozen=True, slots=True)
+class Way:
+    """Where a bounded look goes: over ``rows``, from that at ``begin`` on, until it has found ``most`` nodes.
+
+    No rows are all rows of the cluster, unless ``most`` is 0 and nothing is looked for.
+    """
+
+    rows: Ints
+    begin: int
+    most: int
+
+
+NO_WAY = Way(np.zeros(0, np.int64), 0, 0)
+"""Nothing to look at."""
 
 
 def workers_of(info: int) -> int:
@@ -58,56 +78,86 @@ def choice_of(info: int) -> tuple[int, int]:
     return (info & 255) // k.SLOTS, info % k.SLOTS
 
 
+_LOOPS = kernels, one_gpu, several_gpus, summaries, access
+_MEASURES = measures, worth, fragments, mix, columns, offers
+
+
 def _stamp(scores: Scores) -> int:
     """A checksum of all source that ends up in a compiled loop.
 
     The compiler's cache looks at the loop's own file and at what it closes over; so it closes over this.
     """
-    own = (sys.modules[score.__module__] for score in scores)
-    parts = (kernels, one_gpu, several_gpus, measures, worth, fragments, mix, access, columns, offers, *own)
+    parts = (*_LOOPS, *_MEASURES, *(sys.modules[score.__module__] for score in scores))
     return zlib.crc32("".join(map(inspect.getsource, parts)).encode())
 
 
-def _make_walk(scores_of: Scores, stamp: int) -> Callable[..., tuple[int, int]]:
+def _make_walk(  # noqa: C901 - one loop
+    scores_of: Scores, stamp: int
+) -> Callable[..., tuple[int, int, int, int]]:
     """One loop for both ways to look at nodes, since each would be compiled for seconds.
 
     ``most`` 0: the given rows, scored in place; gives the change of the sum of workers.  Else: nodes (among
     ``rows``, if there are any) from ``begin`` on, ``done`` of which have been seen, until so many feasible
-    ones are found; gives how many are.
+    ones are found; before them those of ``own``, likewise.  Gives how many are found, how many of them among
+    ``own``, how many have been seen, and which is the best.
     """
     score, within = scores_of
 
-    def walk(  # type: ignore[no-untyped-def] # noqa: PLR0913, PLR0917 - tuples of arrays cost the call more
-        rows, begin, done, most, gpus, nodes, ask, terms, refused, after, room, mix, found, scores, infos
+    def walk(  # type: ignore[no-untyped-def] # noqa: C901, PLR0913, PLR0917 - tuples of arrays cost more
+        own, rows, places, gpus, nodes, briefs, ask, terms, refused, after, room, mix, found, scores, infos
     ):
-        result = 0 if stamp >= 0 else 1
-        entries = entries_of(ask)
+        own_begin, own_most, begin, done, most = places
+        entries, tables = entries_of(ask), (terms, refused, after, room, mix)
         with_gpus = entries[k.GPUS] > 0
-        end = len(rows) if len(rows) > 0 or most == 0 else len(nodes)
-        while done < end and (most == 0 or result < most):
-            i = begin + done
-            if i >= end:
-                i -= end
-            if len(rows) > 0:
-                i = rows[i]
-            done += 1
-            node = node_of(nodes, i)
-            value, workers, choice = k.BAD, 0, 0
-            if not with_gpus or may_hold(node, entries):
-                value, workers, choice = node_offer(
-                    gpus[i], node, entries, (terms, refused, after, room, mix), (score, within)
-                )
-            workers = min(workers, 1048576)
-            if most == 0:
-                result += workers - (infos[i] >> 8)
-                scores[i] = value
-                infos[i] = workers * 256 + choice
-            elif value < 4611686018427387904:
-                found[result] = i
-                scores[result] = value
-                infos[result] = workers * 256 + choice
-                result += 1
-        return result, done
+        change = 0 if stamp >= 0 else 1
+        count, mine, best, lowest = 0, 0, -1, k.BAD
+        for beside in (True, False):
+            if beside:
+                some, first, seen, wanted, end = own, own_begin, 0, own_most, len(own)
+                if own_most == 0:
+                    continue
+            else:
+                some, first, seen, wanted = rows, begin, done, count + most
+                mine, end = count, len(rows) if len(rows) > 0 or most == 0 else len(nodes)
+            while seen < end and (most == 0 or count < wanted):
+                # Those that might do are noted and brought near before one of them is looked at.
+                noted, until = count, len(found) if most == 0 else wanted
+                while seen < end and noted < until:
+                    i = first + seen
+                    if i >= end:
+                        i -= end
+                    if len(some) > 0:
+                        i = some[i]
+                    seen += 1
+                    if not with_gpus or may_hold(briefs[i], entries):
+                        found[noted] = i
+                        noted += 1
+                        fetch_ahead(gpus, i)
+                        fetch_ahead(nodes, i)
+                    elif most == 0:
+                        change -= infos[i] >> 8
+                        scores[i] = k.BAD
+                        infos[i] = 0
+                for at in range(count, noted):
+                    i = found[at]
+                    value, workers, choice = node_offer(
+                        gpus[i], node_of(nodes, i), entries, tables, (score, within)
+                    )
+                    workers = min(workers, 1048576)
+                    if most == 0:
+                        change += workers - (infos[i] >> 8)
+                        scores[i] = value
+                        infos[i] = workers * 256 + choice
+                    elif value < 4611686018427387904:
+                        if value < lowest or (value == lowest and i < found[best]):
+                            lowest, best = value, count
+                        found[count] = i
+                        scores[count] = value
+                        infos[count] = workers * 256 + choice
+                        count += 1
+            if not beside:
+                done = seen
+        return change if most == 0 else count, mine, done, best
 
     return walk
 
@@ -141,10 +191,10 @@ COUNTING: Scores = (_alike, _alike)
 _compiled_lowest = compiled(_lowest)
 _compiled_first_lowest = compiled(_first_lowest)
 _known: set[Score] = set()
-_kernels: dict[Scores, Callable[..., tuple[int, int]]] = {}
+_kernels: dict[Scores, Callable[..., tuple[int, int, int, int]]] = {}
 
 
-def _compiled_walk(scores: Scores) -> Callable[..., tuple[int, int]]:
+def _compiled_walk(scores: Scores) -> Callable[..., tuple[int, int, int, int]]:
     """The loop compiled with these scores inside; once per process."""
     walk = _kernels.get(scores)
     if walk is None:
@@ -155,7 +205,10 @@ def _compiled_walk(scores: Scores) -> Callable[..., tuple[int, int]]:
     return walk
 
 
-_NO_ROWS = np.zeros(0, np.int64)
+_NO_ROWS = NO_WAY.rows
+_IN_PLACE = 0, 0, 0, 0, 0
+_NOTED = 32
+"""Rows that are scored in place are brought near so many at a time."""
 
 
 class Engine:
@@ -165,18 +218,20 @@ class Engine:
         self.scores = scores
         self.compiled = compiled and numba is not None
         self._walk = _compiled_walk(scores) if self.compiled else None
+        self._noted = np.zeros(_NOTED, np.int64)
 
     def warm_up(self) -> None:
         """Compile (or load from the cache) what the searches call."""
         if not self.compiled:
             return
-        state = np.zeros((1, 1, k.GPU_COLUMNS), np.int64), np.zeros((1, k.NODE_COLUMNS), np.int64)
+        one = np.zeros(1, np.int64)
+        state = np.zeros((1, 1, k.GPU_COLUMNS), np.int64), np.zeros((1, k.NODE_COLUMNS), np.int64), one
         after, room = np.zeros((1, 1, 1), np.int16), np.zeros((1, 1, 1), np.int8)
         terms = np.zeros((k.RANKS, 1, k.TERM_COLUMNS), np.int64)
         tables = terms, np.zeros((k.RANKS, 0), np.int8), after, room, np.zeros(1 << 13, np.int64)
         ask = np.zeros(k.ASK_ENTRIES, np.int64)
         out = np.zeros(1, np.int64), np.zeros(1, np.int32)
-        self.rescore(np.zeros(1, np.int64), state, ask, tables, out)
+        self.rescore(one, state, ask, tables, out)
         self.lowest(out[0])
         self.first_lowest(out[0], out[0])
 
@@ -188,7 +243,7 @@ class Engine:
         """Score rows into ``out``; returns the change of the sum of workers."""
         if self._walk is not None:
             some = np.asarray(rows, np.int64)
-            return self._walk(some, 0, 0, 0, *state, ask, *tables, _NO_ROWS, *out)[0]
+            return self._walk(_NO_ROWS, some, _IN_PLACE, *state, ask, *tables, self._noted, *out)[0]
         if not self.looks_plainly(len(rows)):
             return self._many(np.asarray(rows, np.int64), state, ask, tables, out)
         change = 0
@@ -215,29 +270,39 @@ class Engine:
         return change
 
     def sight(
-        self, place: tuple[int, int, Ints], query: tuple[State, Ints, Any], found: Any
-    ) -> tuple[int, int]:
-        """Look at nodes from ``begin`` on, ``done`` of which have been seen, until ``found`` is full.
+        self, ways: tuple[Way, Way], done: int, query: tuple[State, Ints, Any], found: Any
+    ) -> tuple[int, int, int, int]:
+        """Look for feasible nodes on one way and then on another, ``done`` of which have been seen.
 
-        ``place``: ``begin``, ``done`` and the only rows that will do, empty for all.  ``found`` are the rows,
-        scores and infos of feasible nodes, arrays of the most that are wanted; gives how many there are, and
-        how many nodes have been seen by now.
+        ``found`` are the rows, scores and infos of feasible nodes, arrays of the most that are wanted; gives
+        how many there are, how many of them on the first way, how many nodes of the second have been seen by
+        now, and the index of the best, -1 if it is not known.
         """
-        (begin, done, within), (state, ask, tables) = place, query
-        most = len(found[0])
+        (own, way), (state, ask, tables) = ways, query
         if self._walk is not None:
-            return self._walk(within, begin, done, most, *state, ask, *tables, *found)
+            places = own.begin, own.most, way.begin, done, way.most
+            return self._walk(own.rows, way.rows, places, *state, ask, *tables, *found)
+        mine = 0
+        if own.most:
+            mine, _seen = self._look(own, 0, query, found)
+        rest = [column[mine : mine + way.most] for column in found]
+        count, done = self._look(way, done, query, rest)
+        return mine + count, mine, done, -1
+
+    def _look(self, way: Way, done: int, query: tuple[State, Ints, Any], found: Any) -> tuple[int, int]:
+        """The same on one way, by numpy; gives how many there are and how many nodes have been seen."""
+        (state, ask, tables), within = query, way.rows
         size, count, chunk = len(within) or len(state[1]), 0, FIRST_CHUNK
-        while done < size and count < most:
-            rows = (begin + np.arange(done, min(done + chunk, size))) % size
+        while done < size and count < way.most:
+            rows = (way.begin + np.arange(done, min(done + chunk, size))) % size
             rows = within[rows] if len(within) else rows
             scores, workers, choices = vectorised.offers(rows, state, ask, tables, self.scores)
-            fits = np.flatnonzero(scores != k.BAD)[: most - count]
+            fits = np.flatnonzero(scores != k.BAD)[: way.most - count]
             here = slice(count, count + len(fits))
             found[0][here], found[1][here] = rows[fits], scores[fits]
             found[2][here] = np.minimum(workers[fits], MOST_WORKERS) * 256 + choices[fits]
             count += len(fits)
-            done += int(fits[-1]) + 1 if count == most and len(fits) else len(rows)
+            done += int(fits[-1]) + 1 if count == way.most and len(fits) else len(rows)
             chunk *= 2
         return count, done
 

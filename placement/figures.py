@@ -37,13 +37,14 @@ class Figures:
 
     Attributes:
         kinds: model and memory of each kind; geometries: its MIG geometry, None without MIG.
-        mix: the requests that are usual here.
+        mix: the requests that are usual here; the column USABLE says which of them could use a GPU, 0 on
+            shared ones if nobody needs it.
         mix_tables: see :func:`placement.mix_tables.compile_mix`; anew whenever a kind is added.
         placeable: int64 [kinds, states], mask of the MIG profiles that have a start.
         neighbourhoods: numbers of the sets of residents that have been met.
     """
 
-    def __init__(self, mix: Mix) -> None:
+    def __init__(self, mix: Mix, *, usable: bool = True) -> None:
         self.kinds: list[tuple[str, int | None]] = []
         self.geometries: list[MigGeometry | None] = []
         self.neighbourhoods = NeighbourhoodTable()
@@ -52,7 +53,7 @@ class Figures:
         self.mix = mix
         self._tables: list[int] = []
         self.mix_tables: Ints = compile_mix(mix, (), ())
-        self._weighs = bool(mix)
+        self._keeps_usable = usable
         self._whole: dict[int, tuple[Ints, Ints]] = {}
         self._sweeps = 0
         self.placeable: Ints = np.zeros((0, _STATES), np.int64)
@@ -72,7 +73,7 @@ class Figures:
 
     def use_mix(self, mix: Mix) -> None:
         """Compile another mix of usual requests."""
-        self.mix, self._weighs = mix, bool(mix)
+        self.mix = mix
         self.mix_tables = compile_mix(mix, self.kinds, self.geometries)
         self._tables = self.mix_tables.tolist()
         self._whole.clear()
@@ -103,30 +104,30 @@ class Figures:
         """The columns of a GPU of a kind that is shared by these residents."""
         model, memory_bytes = self.kinds[kind]
         mode = MODE_CODE[lodgings[0].share.mode]
-        milli, memory, tenant, isolated = WHOLE_GPU_MILLI, limit(memory_bytes), k.NOBODY, 0
-        pressure = pressure_2 = sensitivity = sensitivity_2 = lasting = 0
+        tenant, isolated, lasting = lodgings[0].tenant, 0, 0
         for lodging in lodgings:
-            share, pull = lodging.share, lodging.coupling
-            milli -= share.compute_milli
-            if share.memory_bytes is not None and memory < UNLIMITED:
-                memory -= share.memory_bytes
-            tenant = lodging.tenant if tenant in (k.NOBODY, lodging.tenant) else SEVERAL
-            isolated |= lodging.holder.isolating
-            pressure += pull.pressure[0]
-            pressure_2 += pull.pressure[1]
-            sensitivity += pull.sensitivity[0]
-            sensitivity_2 += pull.sensitivity[1]
-            lasting = max(lasting, lodging.holder.lifetime)
+            holder = lodging.holder
+            if lodging.tenant != tenant:
+                tenant = SEVERAL
+            if holder.isolating:
+                isolated = 1
+            lasting = max(lasting, holder.lifetime)
+        used_milli, used_bytes, *pulls = map(sum, zip(*[each.amounts for each in lodgings], strict=True))
+        milli = WHOLE_GPU_MILLI - used_milli
+        memory = UNLIMITED if memory_bytes is None else memory_bytes - used_bytes
         mig = 0
         if mode == k.MIG:
             mig, milli = self._cut(kind, lodgings)
         place = self.neighbourhoods.number(
             model, kind, [(lodging.token, lodging.known) for lodging in lodgings]
         )
-        usable = self._usable(kind, mode, (mig, len(lodgings)), (milli, memory)) if self._weighs else 0
+        usable = 0
+        if self._keeps_usable and self.mix:
+            usable = self._usable(kind, mode, (mig, len(lodgings)), (milli, memory))
         return (
-            *(mode, mig, len(lodgings), kind, tenant, int(isolated), place, milli, memory, usable),
-            *(pressure, pressure_2, sensitivity, sensitivity_2, lasting or k.UNTOLD),
+            *(mode, mig, len(lodgings), kind, tenant, isolated, place, milli, memory, usable),
+            *pulls,
+            lasting or k.UNTOLD,
         )
 
     def _cut(self, kind: int, lodgings: Sequence[Lodging]) -> tuple[int, int]:

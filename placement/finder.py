@@ -10,7 +10,7 @@ from placement import columns as k
 from placement.ask import NO_SCORES, Ask, Demand
 from placement.columns import Ints
 from placement.company import Company
-from placement.engine import choice_of
+from placement.engine import NO_WAY, Way, choice_of
 from placement.model import Assignment, Isolation, Mode, Share, StateError
 from placement.model.frozen import made_often
 from placement.noise import draw
@@ -71,17 +71,23 @@ class Finder:
         within = NO_SCORES if demand.rows is None else demand.rows
         count = len(self._cluster.members) if demand.rows is None else len(within)
         begin = draw(self._options.seed, sequence, 0, count) if count else 0
-        own = self._own_sight(ask, demand, sequence)
-        return Sight(self._rows, ask, self.number_of(demand.asker), self._options.sight, begin, within, own)
+        way, own = Way(within, begin, self._options.sight), self._own_way(demand, sequence)
+        return Sight(self._rows, ask, self.number_of(demand.asker), way, own)
 
-    def _own_sight(self, ask: Ask, demand: Demand, sequence: int) -> Sight | None:
+    def _own_way(self, demand: Demand, sequence: int) -> Way:
         """Places where the asker may take what strangers may not; some of them unless all shall be seen."""
         rows = self.own_rows(demand)
         if not len(rows):
+            return NO_WAY
+        most = len(rows) if self._options.exact else self._options.own_sight
+        return Way(rows, draw(self._options.seed ^ 2, sequence, 0, len(rows)), most)
+
+    def _own_sight(self, ask: Ask, demand: Demand, sequence: int) -> Sight | None:
+        """Those places alone, None if there are none."""
+        way = self._own_way(demand, sequence)
+        if not way.most:
             return None
-        size = len(rows) if self._options.exact else self._options.own_sight
-        begin = draw(self._options.seed ^ 2, sequence, 0, len(rows))
-        own = Sight(self._rows, ask, self.number_of(demand.asker), size, begin, rows)
+        own = Sight(self._rows, ask, self.number_of(demand.asker), way)
         own.widen()
         return own
 
@@ -148,7 +154,7 @@ class Finder:
         spot = self._in_window(who, sight) if sight.opened else None
         while spot is None and sight.widen():
             if self._takes_sets(who.ask):
-                self._company.judges_anew(who.ask, sight.all_nodes())
+                self._company.judges_anew(who.ask, sight.nodes)
                 sight.look_again()
             spot = self._in_window(who, sight)
         return spot

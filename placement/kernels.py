@@ -14,7 +14,7 @@ from placement.access import gpu_of, is_refused, term_of
 from placement.columns import Row, Table, Tables
 from placement.jit import inlined, register_jitable
 from placement.measures import node_sums, stranding_of_whole
-from placement.one_gpu import gpu_offer, left_on_gpu, may_hold, room_on_gpu, workers_beside_gpus
+from placement.one_gpu import gpu_offer, left_on_gpu, room_on_gpu, workers_beside_gpus
 from placement.policies.offer import Offer, Scores
 from placement.several_gpus import best_set
 
@@ -28,7 +28,7 @@ def node_offer(gpus: Table, node: Row, ask: Row, tables: Tables, scores: Scores)
     """
     workers = workers_beside_gpus(node, ask)
     wanted = ask[k.GPUS]
-    if workers <= 0 or (wanted > 0 and not may_hold(node, ask)):
+    if workers <= 0:
         return k.BAD, 0, 0
     if wanted == 0:
         kind = gpu_of(gpus, 0)[k.MODEL] if len(gpus) > 0 else 0

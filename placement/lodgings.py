@@ -9,7 +9,7 @@ from placement.model import Profile, Share
 from placement.model.frozen import made_often
 from placement.neighbourhood import Known, Token, token_of
 
-_APART = Coupling((0, 0), (0, 0))
+_APART = 0, 0, 0, 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +38,13 @@ class Holder:
 
 
 class Lodging:
-    """A tenancy with its holder, and what the figures of the GPU are summed up from."""
+    """A tenancy with its holder, and what the figures of the GPU are summed up from.
 
-    __slots__ = ("coupling", "holder", "key", "known", "share", "tenant", "token")
+    ``amounts``: compute in thousandths, bytes as far as they are stated, and the two channels each of its
+    pressure on neighbours and of its sensitivity to them.
+    """
+
+    __slots__ = ("amounts", "holder", "key", "known", "share", "tenant", "token")
 
     def __init__(
         self, key: tuple[str, int], holder: Holder, share: Share, tenant: int, coupling: Coupling | None
@@ -49,7 +53,8 @@ class Lodging:
         self.holder = holder
         self.share = share
         self.tenant = tenant
-        self.coupling = coupling or _APART
+        pull = _APART if coupling is None else (*coupling.pressure, *coupling.sensitivity)
+        self.amounts = share.compute_milli, share.memory_bytes or 0, *pull
         self.known: Known = (holder.profile, share.mode, share.compute_milli, holder.max_slowdown)
         self.token: Token | None = None
         if holder.profile is not None or holder.max_slowdown is not None:

@@ -11,8 +11,10 @@ from dataclasses import dataclass
 
 from placement.interference import Resident
 from placement.model import Mode, Profile
+from placement.model.frozen import made_often
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Neighbour:
     """A resident and the worst slowdown it accepts, None if it promised itself nothing."""
@@ -21,6 +23,7 @@ class Neighbour:
     max_slowdown: float | None
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Neighbourhood:
     """The residents of one GPU of a kind (model and memory, numbered by the cluster), in canonical order.
@@ -63,13 +66,16 @@ Known = tuple[Profile | None, Mode, int, float | None]
 """Profile, mode, compute in thousandths and promise of a resident."""
 
 
+_NAME = {mode: mode.value for mode in Mode}  # the attribute of an enum is slower to read
+
+
 def token_of(known: Known) -> Token | None:
     """The token of a resident; None for one of whom nothing is known and who was promised nothing."""
     profile, mode, milli, max_slowdown = known
     if profile is None and max_slowdown is None:
         return None
     # Profiles hold a mapping and cannot be hashed; within one scheduler a changed profile is a new object.
-    return (0 if profile is None else id(profile), mode.value, milli, max_slowdown or 0.0)
+    return (0 if profile is None else id(profile), _NAME[mode], milli, max_slowdown or 0.0)
 
 
 SWEEPS_KEPT = 4
@@ -114,8 +120,13 @@ class NeighbourhoodTable:
 
     def number(self, gpu_model: str, kind: int, residents: Sequence[tuple[Token | None, Known]]) -> int:
         """The number of the neighbourhood of these residents on a GPU of that kind, whatever their order."""
-        tokens = sorted(token for token, _known in residents if token is not None)
-        opaque = next((known[1].value for token, known in residents if token is None), "")
+        opaque, tokens = "", []
+        for token, known in residents:
+            if token is not None:
+                tokens.append(token)
+            elif not opaque:
+                opaque = _NAME[known[1]]
+        tokens.sort()
         key = (kind, opaque, *tokens)
         number = self._numbers.get(key)
         if number is None:

@@ -70,20 +70,6 @@ def workers_beside_gpus(node: Row, ask: Row) -> int:
     return workers
 
 
-@inlined
-def may_hold(node: Row, ask: Row) -> bool:
-    """Whether a node could hold a request with GPUs, as far as can be told without looking at them."""
-    if (node[k.MODELS] & ask[k.SERVED_BY]) == 0:
-        return False
-    offered = ask[k.OFFERED]
-    return (
-        (offered & 1 != 0 and node[k.MOST_MPS] >= ask[k.LEAST_MPS])
-        or (offered & 2 != 0 and node[k.MOST_TIMESLICE] >= ask[k.LEAST_TIMESLICE])
-        or (offered & 4 != 0 and node[k.PLACEABLE] & ask[k.PROFILES] != 0)
-        or (offered & 8 != 0 and node[k.EMPTIES] >= ask[k.GPUS])
-    )
-
-
 @register_jitable
 def outlasting(gpu: Row, ask: Row) -> int:
     """How much later a GPU would be empty, in classes of lifetime, see Offer.outlasts."""

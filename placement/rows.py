@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from placement import columns as k
 from placement.ask import NO_SCORES, NOTHING_REFUSED, Ask, Geometries, plain_slice_tables, slice_tables
 from placement.cluster import Cluster
 from placement.columns import Ints
-from placement.engine import COUNTING, Engine, Out
+from placement.engine import COUNTING, Engine, Out, Way
 from placement.kernels import pick_slots
+from placement.model.frozen import made_often
 from placement.policies.offer import Scores
 
 MAX_ROW_BYTES = 192 << 20
@@ -22,6 +24,22 @@ _ROW_BYTES = 12
 
 Near = tuple[int, int, int]
 """Score, row and info (see engine.Out) of a node."""
+
+
+@made_often
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What a bounded look has found: ``mine`` of the nodes on the first way.
+
+    Attributes:
+        found: rows, scores and infos (see engine.Out) of the nodes.
+        done: how many nodes of the second way have been looked at; best: index of the best, -1 if unknown.
+    """
+
+    found: tuple[Ints, Ints, Any]
+    mine: int
+    done: int
+    best: int
 
 
 def _workers(infos: Any) -> Ints:
@@ -104,7 +122,7 @@ class Rows:
     def rescore(self, ask: Ask, rows: Ints) -> None:
         """Score some nodes of a row anew."""
         tables = self._tables_of(ask, len(rows))
-        state = self.cluster.gpus, self.cluster.nodes
+        state = self.cluster.state
         ask.workers += self._engine.rescore(rows, state, ask.entries, tables, (ask.scores, ask.infos))
 
     def aside(self, ask: Ask, asker: int, rows: Sequence[int]) -> list[Near]:
@@ -117,7 +135,7 @@ class Rows:
 
     def _see_aside(self, ask: Ask, asker: int, rows: Ints) -> None:
         ask.entries[k.ASKER] = ask.plain[k.ASKER] = asker
-        state = self.cluster.gpus, self.cluster.nodes
+        state = self.cluster.state
         self._engine.rescore(rows, state, ask.entries, self._tables_of(ask, len(rows)), self._scratch)
         ask.entries[k.ASKER] = ask.plain[k.ASKER] = k.STRANGER
 
@@ -148,7 +166,7 @@ class Rows:
             return _workers(ask.infos)
         entries = ask.entries.copy()
         entries[k.WEIGHS] = 0
-        state, tables = (self.cluster.gpus, self.cluster.nodes), self._tables_of(ask, len(self._all))
+        state, tables = self.cluster.state, self._tables_of(ask, len(self._all))
         self._counting.rescore(self._all, state, entries, tables, self._scratch)
         return _workers(self._scratch[1])
 
@@ -162,19 +180,19 @@ class Rows:
         index: int = self._engine.first_lowest(scores, rows)
         return index
 
-    def sight(self, ask: Ask, asker: int, place: tuple[int, int, Ints], found: Any) -> tuple[int, int]:
-        """Feasible nodes from one on until ``found`` is full: how many, and how many have been looked at.
+    def sight(self, ask: Ask, asker: int, ways: tuple[Way, Way], done: int) -> Seen:
+        """Feasible nodes on one way and then on another, ``done`` of which have been looked at before.
 
-        ``place``: where to begin, how many have been looked at, and the only rows that will do, empty for
-        all.  What has been refused does not count.
+        What has been refused does not count.
         """
-        begin, done, within = place
-        state = self.cluster.gpus, self.cluster.nodes
+        most = ways[0].most + ways[1].most
+        found = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int32)
+        state = self.cluster.state
         ask.entries[k.ASKER] = asker
         query = state, ask.entries, (ask.terms, NOTHING_REFUSED, *self._tables)
-        result = self._engine.sight((begin, done, within), query, found)
+        count, mine, done, best = self._engine.sight(ways, done, query, found)
         ask.entries[k.ASKER] = k.STRANGER
-        return result
+        return Seen((found[0][:count], found[1][:count], found[2][:count]), mine, done, best)
 
     def empty_slots(self, ask: Ask, row: int) -> list[int]:
         """The empty GPUs of a node that a request would take whole, in order."""

@@ -89,11 +89,12 @@ class Scheduler:
         self.policy = policy
         self.belief = belief
         mix = options.mix or (USUAL if policy.placement.weighs is not Measure.NOTHING else ())
-        self.cluster = Cluster(mix, belief)
+        usable = policy.placement.weighs is Measure.STRANDED
+        self.cluster = Cluster(mix, belief, usable=usable)
         self.events = 0
         self._search = Search(self.cluster, policy.placement, belief, options)
         bare = Options(compiled=options.compiled, exact=True)
-        self._bare = Search(Cluster(mix), policy.placement, NoInterference(), bare)
+        self._bare = Search(Cluster(mix, usable=usable), policy.placement, NoInterference(), bare)
         self._fits_bare: dict[tuple[Demand, int], bool] = {}
         # Gangs whose workers are drawn or choose each other may fit in one try and not in another.
         self._gangs_vary = policy.placement.noise or policy.placement.judges_company

@@ -15,6 +15,7 @@ import numpy as np
 from placement import columns as k
 from placement.ask import NO_SCORES, Ask
 from placement.columns import Ints
+from placement.engine import NO_WAY, Way
 from placement.rows import Near, Rows
 
 
@@ -23,32 +24,39 @@ class Sight:
     """The places that the workers of one job are offered.
 
     Attributes:
-        asker: the number of the tenant who asks; size: the most nodes of a window.
-        begin: where the look begins, counted among ``within``: the only rows that will do, empty for all.
+        asker: the number of the tenant who asks.
+        way: where the windows lie.
         own: places where the asker may take what strangers may not, beside every window.
-        nodes: the rows of the window.
+        nodes: the rows in sight, those of ``own`` before those of the window.
     """
 
     rows: Rows
     ask: Ask
     asker: int
-    size: int
-    begin: int
-    within: Ints = field(default_factory=lambda: NO_SCORES)
-    own: Sight | None = None
+    way: Way
+    own: Way = NO_WAY
     nodes: Ints = field(default_factory=lambda: NO_SCORES)
     _scores: Ints = field(default_factory=lambda: NO_SCORES)
     _infos: Any = None
+    _mine: int = 0
     _done: int = 0
+    _best: int = -1
 
     def widen(self) -> bool:
         """Open the next window; False if all nodes have been seen."""
-        if self._done >= (len(self.within) or self.rows.count):
+        if self._done >= (len(self.way.rows) or self.rows.count):
             return False
-        found = np.zeros(self.size, np.int64), np.zeros(self.size, np.int64), np.zeros(self.size, np.int32)
-        place = self.begin, self._done, self.within
-        count, self._done = self.rows.sight(self.ask, self.asker, place, found)
-        self.nodes, self._scores, self._infos = found[0][:count], found[1][:count], found[2][:count]
+        if not self._done:
+            seen = self.rows.sight(self.ask, self.asker, (self.own, self.way), 0)
+            self.nodes, self._scores, self._infos = seen.found
+            self._mine, self._best = seen.mine, seen.best
+        else:
+            seen = self.rows.sight(self.ask, self.asker, (NO_WAY, self.way), self._done)
+            before = self.nodes[: self._mine], self._scores[: self._mine], self._infos[: self._mine]
+            both = [np.concatenate(parts) for parts in zip(before, seen.found, strict=True)]
+            self.nodes, self._scores, self._infos = both
+            self._best = -1
+        self._done = seen.done
         return True
 
     @property
@@ -56,37 +64,33 @@ class Sight:
         """Whether there is a window."""
         return self._done > 0
 
-    def all_nodes(self) -> Ints:
-        """The rows of the window and of what is beside it."""
-        return self.nodes if self.own is None else np.union1d(self.nodes, self.own.nodes)
-
     def look_again(self) -> None:
         """More is known of who refuses."""
         self._scores, self._infos = self.rows.seen_by(self.ask, self.asker, self.nodes)
-        if self.own is not None:
-            self.own.look_again()
+        self._best = -1
 
     def changed(self, row: int) -> None:
         """A node is no longer as it was, or has refused."""
         there = self.nodes == row
         if there.any():
             self._scores[there], self._infos[there] = self.rows.seen_by(self.ask, self.asker, np.array([row]))
-        if self.own is not None:
-            self.own.changed(row)
+            self._best = -1
 
     def best(self) -> Near:
         """The place with the lowest score, the first row among equals."""
-        near = NOWHERE
-        if len(self.nodes):
-            at = self.rows.first_lowest(self._scores, self.nodes)
-            near = self._scores.item(at), self.nodes.item(at), self._infos.item(at)
-        return near if self.own is None else better(self.own.best(), near)
+        if not len(self.nodes):
+            return NOWHERE
+        if self._best < 0:
+            self._best = self.rows.first_lowest(self._scores, self.nodes)
+        at = self._best
+        return self._scores.item(at), self.nodes.item(at), self._infos.item(at)
 
     def places(self) -> dict[int, Near]:
         """All places by row."""
+        if not len(self.nodes):
+            return {}
         every = zip(self._scores.tolist(), self.nodes.tolist(), self._infos.tolist(), strict=True)
-        places = {near[1]: near for near in every} if len(self.nodes) else {}
-        return places if self.own is None else places | self.own.places()
+        return {near[1]: near for near in every}
 
 
 NOWHERE: Near = (k.BAD, -1, 0)

@@ -1,15 +1,76 @@
-"""What one GPU of a node could offer at most: rules most nodes out without a look at their GPUs."""
+"""What one GPU of a node could offer at most: rules most nodes out without a look at their GPUs.
+
+A node's summary is in its columns, and packed into one number, its brief: a look at a large cluster goes over
+the briefs, which lie side by side, and reads nothing else of the nodes that they rule out.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from placement import columns as k
-from placement.jit import compiled
+from placement.columns import Ints, Row
+from placement.jit import compiled, inlined, register_jitable
+
+_MPS_AT, _TIMESLICE_AT, _EMPTIES_AT, _PROFILES_AT = 53, 43, 36, 24
+_MILLI_BITS, _EMPTIES_BITS, _PROFILE_BITS, _MODEL_BITS = 10, 7, 12, 24
+_MILLI, _EMPTIES = (1 << _MILLI_BITS) - 1, (1 << _EMPTIES_BITS) - 1
+
+ONE_EMPTY = 1 << _EMPTIES_AT
+"""What one empty GPU more adds to a brief."""
 
 
-def _summarise(gpus: Any, node: Any, placeable: Any) -> None:
-    """Enter the summary of a node; ``placeable`` is int64 [kinds, states]: MIG profiles that have a start."""
+@register_jitable
+def _squeezed(mask: int, bits: int) -> int:
+    """A mask of so many bits, of which the last stands for all beyond it too."""
+    low = mask & ((1 << bits) - 1)
+    return low if mask >> bits == 0 else low | 1 << (bits - 1)
+
+
+@register_jitable
+def _brief_of(node: Row) -> int:
+    """The most compute as a share in either mode, empty GPUs, MIG profiles with a start, kinds of GPUs."""
+    brief = node[k.MOST_MPS] << _MPS_AT | node[k.MOST_TIMESLICE] << _TIMESLICE_AT
+    brief |= node[k.EMPTIES] << _EMPTIES_AT | _squeezed(node[k.PLACEABLE], _PROFILE_BITS) << _PROFILES_AT
+    return brief | _squeezed(node[k.MODELS], _MODEL_BITS)
+
+
+@inlined
+def may_hold(brief: int, ask: Row) -> bool:
+    """Whether a node could hold a request with GPUs, as far as can be told without looking at them."""
+    if brief & _squeezed(ask[k.SERVED_BY], _MODEL_BITS) == 0:
+        return False
+    offered = ask[k.OFFERED]
+    return (
+        (offered & 1 != 0 and brief >> _MPS_AT >= ask[k.LEAST_MPS])
+        or (offered & 2 != 0 and (brief >> _TIMESLICE_AT) & _MILLI >= ask[k.LEAST_TIMESLICE])
+        or (offered & 4 != 0 and (brief >> _PROFILES_AT) & _squeezed(ask[k.PROFILES], _PROFILE_BITS) != 0)
+        or (offered & 8 != 0 and (brief >> _EMPTIES_AT) & _EMPTIES >= ask[k.GPUS])
+    )
+
+
+def may_hold_each(briefs: Ints, ask: Ints) -> Any:
+    """The same for many nodes at once, bool [nodes]."""
+    offered, profiles = int(ask[k.OFFERED]), _squeezed(int(ask[k.PROFILES]), _PROFILE_BITS)
+    could = np.zeros(len(briefs), np.bool_)
+    if offered & 1:
+        could |= briefs >> _MPS_AT >= ask[k.LEAST_MPS]
+    if offered & 2:
+        could |= briefs >> _TIMESLICE_AT & _MILLI >= ask[k.LEAST_TIMESLICE]
+    if offered & 4:
+        could |= briefs & profiles << _PROFILES_AT != 0
+    if offered & 8:
+        could |= briefs >> _EMPTIES_AT & _EMPTIES >= ask[k.GPUS]
+    return could & (briefs & _squeezed(int(ask[k.SERVED_BY]), _MODEL_BITS) != 0)
+
+
+def _summarise(gpus: Any, node: Any, placeable: Any) -> int:
+    """Enter the summary of a node; ``placeable`` is int64 [kinds, states]: MIG profiles that have a start.
+
+    Gives its brief.
+    """
     models = 0
     most_mps = 0
     most_timeslice = 0
@@ -31,11 +92,15 @@ def _summarise(gpus: Any, node: Any, placeable: Any) -> None:
     node[k.MOST_MPS] = most_mps
     node[k.MOST_TIMESLICE] = most_timeslice
     node[k.PLACEABLE] = profiles
+    return _brief_of(node)
 
 
-def _summarise_plainly(gpus: Any, node: Any, placeable: Any) -> None:
+def _summarise_plainly(gpus: Any, node: Any, placeable: Any) -> int:
     """The same where there is no compiler: single numbers of lists are cheaper than those of arrays."""
-    _summarise(gpus.tolist(), node, placeable)
+    figures = node.tolist()
+    brief = _summarise(gpus.tolist(), figures, placeable)
+    node[k.MODELS :] = figures[k.MODELS :]
+    return int(brief)
 
 
 summarise = compiled(_summarise) or _summarise_plainly

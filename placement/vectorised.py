@@ -10,6 +10,7 @@ import numpy.typing as npt
 from placement import columns as k
 from placement.columns import Ints
 from placement.policies.offer import Offer, Scores
+from placement.summaries import may_hold_each
 from placement.vectorised_measures import (
     Sight,
     Sums,
@@ -24,12 +25,14 @@ from placement.vectorised_measures import (
 Bools = npt.NDArray[np.bool_]
 
 
-def offers(rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, ...], scores: Scores) -> Any:
+def offers(
+    rows: Ints, state: tuple[Ints, Ints, Ints], ask: Ints, tables: tuple[Any, ...], scores: Scores
+) -> Any:
     """Scores, workers and choices of these nodes, int64 [rows] each."""
     if not ask[k.GPUS]:
         return _offers(rows, state, ask, tables, scores)
     # Most nodes are ruled out by what is known of them without a look at their GPUs.
-    could = np.flatnonzero(_may_hold(state[1][rows], ask))
+    could = np.flatnonzero(may_hold_each(state[2][rows], ask))
     found = np.full(len(rows), k.BAD, np.int64), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     if len(could):
         for column, values in zip(found, _offers(rows[could], state, ask, tables, scores), strict=True):
@@ -37,26 +40,10 @@ def offers(rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, .
     return found
 
 
-def _may_hold(node: Ints, ask: Ints) -> Bools:
-    """Which nodes could hold a request with GPUs, see :func:`placement.one_gpu.may_hold`."""
-    offered = int(ask[k.OFFERED])
-    could = np.zeros(len(node), np.bool_)
-    if offered & 1:
-        could |= node[:, k.MOST_MPS] >= ask[k.LEAST_MPS]
-    if offered & 2:
-        could |= node[:, k.MOST_TIMESLICE] >= ask[k.LEAST_TIMESLICE]
-    if offered & 4:
-        could |= node[:, k.PLACEABLE] & ask[k.PROFILES] != 0
-    if offered & 8:
-        could |= node[:, k.EMPTIES] >= ask[k.GPUS]
-    could &= node[:, k.MODELS] & ask[k.SERVED_BY] != 0
-    return could
-
-
 def _offers(
-    rows: Ints, state: tuple[Ints, Ints], ask: Ints, tables: tuple[Any, ...], scores: Scores
+    rows: Ints, state: tuple[Ints, Ints, Ints], ask: Ints, tables: tuple[Any, ...], scores: Scores
 ) -> tuple[Ints, Ints, Ints]:
-    gpus, nodes = state
+    gpus, nodes, _briefs = state
     sight = Sight(gpus[rows], nodes[rows], ask, tables, scores)
     workers = _workers_beside_gpus(sight)
     if ask[k.GPUS] == 0:

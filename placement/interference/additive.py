@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from placement.interference.base import UNKNOWN, Coupling, Prediction, Resident
@@ -37,12 +38,10 @@ class AdditiveInterference:
         """One prediction per resident; alone on a whole GPU is exactly 1.0 with or without a profile."""
         if len(residents) == 1 and residents[0].compute_milli >= WHOLE_GPU_MILLI:
             return (Prediction(1.0, 1.0),)
-        shared = [resident.mode is not Mode.MIG for resident in residents]
+        uses = [_use_of(resident) for resident in residents]
+        shared = [use for use, resident in zip(uses, residents, strict=True) if resident.mode is not Mode.MIG]
         return tuple(
-            self._one(
-                resident, [other for j, other in enumerate(residents) if j != i and shared[j] and shared[i]]
-            )
-            for i, resident in enumerate(residents)
+            UNKNOWN if use is None else self._one(use, () if use.mode is Mode.MIG else shared) for use in uses
         )
 
     def coupling(self, gpu_model: str, resident: Resident) -> Coupling | None:
@@ -67,20 +66,38 @@ class AdditiveInterference:
             return 1000
         return max(profile.sm_milli * WHOLE_GPU_MILLI // resident.compute_milli, 1000)
 
-    def _one(self, me: Resident, others: list[Resident]) -> Prediction:
-        if me.profile is None or me.profile.sm_milli is None:
-            return UNKNOWN
-        sm, dram = me.profile.sm_milli / 1000, (me.profile.dram_milli or 0) / 1000
+    def _one(self, me: _Use, shared: Sequence[_Use | None]) -> Prediction:
+        """The slowdown of one among all who share with it, itself included."""
         slowdown = 1.0
-        for other in others:
-            if other.profile is None or other.profile.sm_milli is None:
+        for other in shared:
+            if other is me:
+                continue
+            if other is None:
                 return UNKNOWN
-            other_sm, other_dram = other.profile.sm_milli / 1000, (other.profile.dram_milli or 0) / 1000
-            if Mode.TIMESLICE in (me.mode, other.mode):
-                slowdown += self._k.timeslice_turn * other_sm
+            if other.mode is Mode.TIMESLICE or me.mode is Mode.TIMESLICE:
+                slowdown += self._k.timeslice_turn * other.sm
             else:
-                slowdown += self._k.mps_sm * sm * min(other_sm, other.compute_milli / 1000)
-                slowdown += self._k.shared_dram * dram * other_dram
-        if me.mode in (Mode.MIG, Mode.MPS):
-            slowdown *= max(1.0, sm * WHOLE_GPU_MILLI / me.compute_milli)
+                slowdown += self._k.mps_sm * me.sm * other.sm_in_share
+                slowdown += self._k.shared_dram * me.dram * other.dram
+        if me.mode is Mode.MPS or me.mode is Mode.MIG:
+            slowdown *= max(1.0, me.sm * WHOLE_GPU_MILLI / me.compute_milli)
         return Prediction(slowdown, 1 + (slowdown - 1) * (1 + self._k.margin))
+
+
+class _Use:
+    """What a resident uses of the GPU, of 1; ``sm_in_share`` at most as much as its share is."""
+
+    __slots__ = ("compute_milli", "dram", "mode", "sm", "sm_in_share")
+
+    def __init__(self, resident: Resident, sm_milli: int, dram_milli: int) -> None:
+        self.mode, self.compute_milli = resident.mode, resident.compute_milli
+        self.sm, self.dram = sm_milli / 1000, dram_milli / 1000
+        self.sm_in_share = min(self.sm, resident.compute_milli / 1000)
+
+
+def _use_of(resident: Resident) -> _Use | None:
+    """What a resident uses, None if that is unknown."""
+    profile = resident.profile
+    if profile is None or profile.sm_milli is None:
+        return None
+    return _Use(resident, profile.sm_milli, profile.dram_milli or 0)

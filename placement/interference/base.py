@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from placement.model import Mode, Profile
+from placement.model.frozen import made_often
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Resident:
     """One job's share of a GPU, as an interference model sees it; the profile is None when unknown."""
@@ -17,6 +19,7 @@ class Resident:
     compute_milli: int
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Prediction:
     """Slowdown against running alone on the whole GPU: expected, and an upper bound; None is unknown."""
@@ -25,6 +28,7 @@ class Prediction:
     upper: float | None
 
 
+@made_often
 @dataclass(frozen=True, slots=True)
 class Coupling:
     """A resident's part in a linear forecast, for ranking places quickly; thousandths, two channels.

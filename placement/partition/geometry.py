@@ -84,14 +84,13 @@ class MigGeometry:
             StateError: there is no room for so many.
         """
         starts: list[int] = []
-        while len(starts) < copies:
-            start = int(self.start[state, profile])
-            after = None if start < 0 else self.add(state, profile, start)
-            if after is None:
-                raise StateError(f"no room for {copies} slices {self.profiles[profile].name}")
+        after: int | None = state
+        while after is not None and (start := self.start.item(after, profile)) >= 0:
             starts.append(start)
-            state = after
-        return starts
+            if len(starts) == copies:
+                return starts
+            after = self.add(after, profile, start)
+        raise StateError(f"no room for {copies} slices {self.profiles[profile].name}")
 
     def profile_index(self, name: str) -> int:
         """Position of a profile in the tables.
