@@ -42,7 +42,7 @@ _FEW_DECISIONS = ("--gpus", "160,320", "--steps", "100", "--check", "50", "--los
 BENCHMARKS = {
     "simulator": Benchmark("bench.simulator", ("--json",), _FEW_JOBS),
     "simulator-without-fast": Benchmark("bench.simulator", ("--json", "--without-fast"), _FEW_JOBS),
-    "decisions": Benchmark("bench.decisions", ("--json", "--loss", "200"), _FEW_DECISIONS, reads_data=False),
+    "decisions": Benchmark("bench.decisions", ("--json", "--loss", "1000"), _FEW_DECISIONS, reads_data=False),
     "decisions-without-fast": Benchmark(
         "bench.decisions",
         ("--json", "--without-fast", "--loss", "0", "--check", "0"),

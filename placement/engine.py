@@ -99,11 +99,12 @@ def _make_walk(  # noqa: C901 - one loop
     ``most`` 0: the given rows, scored in place; gives the change of the sum of workers.  Else: nodes (among
     ``rows``, if there are any) from ``begin`` on, ``done`` of which have been seen, until so many feasible
     ones are found; before them those of ``own``, likewise.  Gives how many are found, how many of them among
-    ``own``, how many have been seen, and which is the best.
+    ``own``, how many have been seen, and which is the best.  Arguments are one by one: the call would take
+    longer with tuples of arrays.
     """
     score, within = scores_of
 
-    def walk(  # type: ignore[no-untyped-def] # noqa: C901, PLR0913, PLR0917 - tuples of arrays cost more
+    def walk(  # type: ignore[no-untyped-def] # noqa: C901, PLR0912, PLR0913, PLR0917 - one loop
         own, rows, places, gpus, nodes, briefs, ask, terms, refused, after, room, mix, found, scores, infos
     ):
         own_begin, own_most, begin, done, most = places

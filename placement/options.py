@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from placement.mix import Mix
 
-SIGHT = 48
+SIGHT = 32
 """A window of a bounded look holds so many nodes that could hold the request."""
 
 OWN_SIGHT = 8

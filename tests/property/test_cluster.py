@@ -16,6 +16,7 @@ from placement.interference import AdditiveInterference
 from placement.lodgings import Holder
 from placement.model import Assignment, Gpu, Isolation, Job, Mode, Node, Request, Share
 from placement.policies import PLACEMENTS
+from placement.summaries import summarise
 from tests.property.plain_books import UNLIMITED, Books, Lodger, Slot
 from tests.property.plain_search import Asked, PlainSearch
 from tests.property.test_search import MIX, PROFILES, Dice, holder_of, lenient, seeds
@@ -244,8 +245,10 @@ def offered(cluster: Cluster, row: int) -> tuple[int, int, int]:
 
 
 def told(cluster: Cluster, row: int) -> tuple[int, ...]:
-    """The same as the summary of the node says it."""
-    return tuple(cluster.nodes[row, [k.MOST_MPS, k.MOST_TIMESLICE, k.PLACEABLE]].tolist())
+    """The same as the summary of the node says it; its brief must say the same as the summary."""
+    columns = cluster.nodes[row]
+    assert cluster.briefs[row] == summarise(cluster.gpus[row], columns.copy(), cluster.figures.placeable)
+    return tuple(columns[[k.MOST_MPS, k.MOST_TIMESLICE, k.PLACEABLE]].tolist())
 
 
 @settings(lenient, max_examples=15)
