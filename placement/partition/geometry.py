@@ -85,12 +85,14 @@ class MigGeometry:
         """
         starts: list[int] = []
         after: int | None = state
-        while after is not None and (start := self.start.item(after, profile)) >= 0:
+        while len(starts) < copies:
+            start = -1 if after is None else self.start.item(after, profile)
+            if after is None or start < 0:
+                raise StateError(f"no room for {copies} slices {self.profiles[profile].name}")
             starts.append(start)
-            if len(starts) == copies:
-                return starts
-            after = self.add(after, profile, start)
-        raise StateError(f"no room for {copies} slices {self.profiles[profile].name}")
+            if len(starts) < copies:
+                after = self.add(after, profile, start)
+        return starts
 
     def profile_index(self, name: str) -> int:
         """Position of a profile in the tables.
