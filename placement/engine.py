@@ -34,18 +34,12 @@ from placement.policies import Placement
 from placement.policies import offer as offers
 from placement.policies.offer import Score, Scores
 from placement.summaries import may_hold
+from placement.vectorised import MOST_WORKERS, State
+from placement.vectorised_fits import starts_of
+from placement.vectorised_look import looks
 
 FEW_NODES = 4
 """Up to so many nodes are scored one by one where there is no compiled kernel."""
-
-FIRST_CHUNK = 256
-"""Nodes that a bounded sight without the compiler looks at first; each next chunk is twice as large."""
-
-MOST_WORKERS = 1 << 20
-"""More workers than this on one node are not counted."""
-
-State = tuple[Ints, Ints, Ints]
-"""Arrays of GPUs, nodes and briefs, see placement.columns and placement.summaries."""
 
 Out = tuple[Ints, Any]
 """Scores (int64) and infos (int32: workers x 256 + choice) by node."""
@@ -257,13 +251,15 @@ class Engine:
 
     def offer(self, row: int, state: State, ask: Any, tables: Any) -> tuple[int, int, int]:
         """Score, workers and choice of one node, by the plain functions."""
-        value, workers, choice = node_offer(
-            state[0][row].tolist(), state[1][row].tolist(), ask, tables, self.scores
-        )
+        if ask[k.GPUS] and not may_hold(state[2].item(row), ask):
+            return k.BAD, 0, 0
+        gpus, node = state[0][row].tolist(), state[1][row].tolist()
+        value, workers, choice = node_offer(gpus, node, ask, tables, self.scores)
         return int(value), min(int(workers), MOST_WORKERS), int(choice)
 
     def _many(self, rows: Ints, state: State, ask: Ints, tables: Any, out: Out) -> int:
-        rows = np.unique(rows)  # the log may name a node more than once
+        rows = np.sort(rows)
+        rows = rows.take(starts_of(rows))  # the log may name a node more than once
         scores, workers, choices = vectorised.offers(rows, state, ask, tables, self.scores)
         workers = np.minimum(workers, MOST_WORKERS)
         change = int((workers - (out[1][rows] >> 8)).sum())
@@ -283,36 +279,20 @@ class Engine:
         if self._walk is not None:
             places = own.begin, own.most, way.begin, done, way.most
             return self._walk(own.rows, way.rows, places, *state, ask, *tables, *found)
-        mine = 0
-        if own.most:
-            mine, _seen = self._look(own, 0, query, found)
-        rest = [column[mine : mine + way.most] for column in found]
-        count, done = self._look(way, done, query, rest)
+        first = (own.begin, 0, own.rows), [column[: own.most] for column in found]
+        rest = (way.begin, done, way.rows), [column[own.most :] for column in found]
+        (mine, _seen), (count, done) = looks([first, rest], query, self.scores)
+        if mine < own.most:
+            for column in found:
+                column[mine : mine + count] = column[own.most : own.most + count]
         return mine + count, mine, done, -1
-
-    def _look(self, way: Way, done: int, query: tuple[State, Ints, Any], found: Any) -> tuple[int, int]:
-        """The same on one way, by numpy; gives how many there are and how many nodes have been seen."""
-        (state, ask, tables), within = query, way.rows
-        size, count, chunk = len(within) or len(state[1]), 0, FIRST_CHUNK
-        while done < size and count < way.most:
-            rows = (way.begin + np.arange(done, min(done + chunk, size))) % size
-            rows = within[rows] if len(within) else rows
-            scores, workers, choices = vectorised.offers(rows, state, ask, tables, self.scores)
-            fits = np.flatnonzero(scores != k.BAD)[: way.most - count]
-            here = slice(count, count + len(fits))
-            found[0][here], found[1][here] = rows[fits], scores[fits]
-            found[2][here] = np.minimum(workers[fits], MOST_WORKERS) * 256 + choices[fits]
-            count += len(fits)
-            done += int(fits[-1]) + 1 if count == way.most and len(fits) else len(rows)
-            chunk *= 2
-        return count, done
 
     def first_lowest(self, scores: Any, rows: Any) -> int:
         """Index of the lowest score, that of the first row among equals."""
         if self.compiled and _compiled_first_lowest is not None:
             return int(_compiled_first_lowest(scores, rows))
-        equal = np.flatnonzero(scores == scores.min())
-        return int(equal[rows[equal].argmin()])
+        equal = (scores == scores[scores.argmin()]).nonzero()[0]
+        return int(equal[rows[equal].argmin()] if len(equal) > 1 else equal[0])
 
     def lowest(self, scores: Any) -> int:
         """Index of the lowest score, the first among equals."""

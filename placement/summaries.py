@@ -51,7 +51,7 @@ def may_hold(brief: int, ask: Row) -> bool:
     )
 
 
-def may_hold_each(briefs: Ints, ask: Ints) -> Any:
+def may_hold_each(briefs: Ints, ask: Row) -> Any:
     """The same for many nodes at once, bool [nodes]."""
     offered, profiles = int(ask[k.OFFERED]), _squeezed(int(ask[k.PROFILES]), _PROFILE_BITS)
     could = np.zeros(len(briefs), np.bool_)
@@ -96,13 +96,26 @@ def _summarise(gpus: Any, node: Any, placeable: Any) -> int:
 
 
 def _summarise_plainly(gpus: Any, node: Any, placeable: Any) -> int:
-    """The same where there is no compiler: single numbers of lists are cheaper than those of arrays."""
-    figures = node.tolist()
-    brief = _summarise(gpus.tolist(), figures, placeable)
-    node[k.MODELS :] = figures[k.MODELS :]
-    return int(brief)
+    """The same where there is no compiler: numbers of lists are cheaper than those of arrays."""
+    modes, kinds = gpus[:, k.MODE].tolist(), gpus[:, k.MODEL].tolist()
+    models = most_mps = most_timeslice = profiles = 0
+    for kind in {kind for mode, kind in zip(modes, kinds, strict=True) if mode != k.ABSENT}:
+        models |= 1 << min(kind, k.BIT_LIMIT)
+    for slot, mode in enumerate(modes):
+        if mode in _TAKEN:
+            continue
+        free = gpus.item(slot, k.FREE_MILLI)
+        if mode in (k.EMPTY, k.MPS) and free > most_mps:
+            most_mps = free
+        if mode in (k.EMPTY, k.TIMESLICE) and free > most_timeslice:
+            most_timeslice = free
+        if mode in (k.EMPTY, k.MIG):
+            profiles |= placeable.item(kinds[slot], gpus.item(slot, k.MIG_STATE))
+    node[k.MODELS :] = models, most_mps, most_timeslice, profiles
+    return _brief_of(node.tolist())
 
 
+_TAKEN = (k.EXCLUSIVE, k.ABSENT)
 summarise = compiled(_summarise) or _summarise_plainly
 
 

@@ -5,289 +5,145 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from placement import columns as k
 from placement.columns import Ints
-from placement.policies.offer import Offer, Scores
+from placement.policies.offer import Scores
 from placement.summaries import may_hold_each
-from placement.vectorised_measures import (
-    Sight,
-    Sums,
-    forgone,
-    forgone_bare,
-    forgone_whole,
-    stranding,
-    stranding_of_whole,
-    sums_of,
+from placement.vectorised_fits import (
+    Fits,
+    Scene,
+    fits_of,
+    has_room_beside,
+    starts_of,
+    welcome,
+    workers_beside_gpus,
 )
+from placement.vectorised_offers import bare_offers, offers_of_sets, offers_of_shares, whole_offers
 
-Bools = npt.NDArray[np.bool_]
+MOST_WORKERS = 1 << 20
+"""More workers than this on one node are not counted."""
+
+State = tuple[Ints, Ints, Ints]
+"""Arrays of GPUs, nodes and briefs, see :mod:`placement.columns` and :mod:`placement.summaries`."""
+
+Found = tuple[Ints, Ints, Ints]
+"""Scores, workers and choices of some nodes, int64 [nodes] each."""
 
 
-def offers(
-    rows: Ints, state: tuple[Ints, Ints, Ints], ask: Ints, tables: tuple[Any, ...], scores: Scores
-) -> Any:
-    """Scores, workers and choices of these nodes, int64 [rows] each."""
-    if not ask[k.GPUS]:
-        return _offers(rows, state, ask, tables, scores)
+def offers(rows: Ints, state: State, ask: Ints, tables: tuple[Any, ...], scores: Scores) -> Found:
+    """What these nodes offer."""
+    entries = ask.tolist()
     # Most nodes are ruled out by what is known of them without a look at their GPUs.
-    could = np.flatnonzero(may_hold_each(state[2][rows], ask))
-    found = np.full(len(rows), k.BAD, np.int64), np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    could = which_could(rows, state[2].take(rows), state[1], entries)
+    found = _nothing(len(rows))
     if len(could):
-        for column, values in zip(found, _offers(rows[could], state, ask, tables, scores), strict=True):
+        some = offers_of(rows.take(could), state, entries, tables, scores)
+        for column, values in zip(found, some, strict=True):
             column[could] = values
     return found
 
 
-def _offers(
-    rows: Ints, state: tuple[Ints, Ints, Ints], ask: Ints, tables: tuple[Any, ...], scores: Scores
-) -> tuple[Ints, Ints, Ints]:
-    gpus, nodes, _briefs = state
-    sight = Sight(gpus[rows], nodes[rows], ask, tables, scores)
-    workers = _workers_beside_gpus(sight)
+def which_could(rows: Ints, briefs: Ints, nodes: Ints, ask: list[int]) -> Ints:
+    """Which of these rows are not ruled out by the briefs and figures of their nodes, by index."""
+    if not ask[k.GPUS]:
+        return has_room_beside(nodes.take(rows, 0), ask).nonzero()[0]
+    could: Ints = may_hold_each(briefs, ask).nonzero()[0]
+    return could.take(has_room_beside(nodes.take(rows.take(could), 0), ask).nonzero()[0])
+
+
+def offers_of(rows: Ints, state: State, ask: list[int], tables: tuple[Any, ...], scores: Scores) -> Found:
+    """What nodes offer that are not ruled out beforehand."""
+    scene = Scene(rows, state[0], state[1].take(rows, 0), ask, tables, scores)
+    workers = workers_beside_gpus(scene.node, ask)
     if ask[k.GPUS] == 0:
-        values, shares, choices = _bare(sight), workers, np.zeros(len(rows), np.int64)
-    elif ask[k.GPUS] == 1:
-        values, shares, choices = _best_gpu(sight)
-    else:
-        values, shares, choices = _best_set(sight)
-    workers = np.minimum(workers, shares)
-    fits = (workers > 0) & (values != k.BAD)
-    return np.where(fits, values, k.BAD), workers, np.where(fits, choices, 0)
+        values: Ints = np.zeros(len(rows), np.int64) + scene.scores[0](bare_offers(scene))
+        return values, workers, np.zeros(len(rows), np.int64)
+    values, shares, choices = (_best_gpu if ask[k.GPUS] == 1 else _best_set)(scene)
+    return values, np.minimum(workers, shares), choices
 
 
-def _workers_beside_gpus(sight: Sight) -> Ints:
-    node, ask = sight.node, sight.ask
-    workers = np.full(len(node), k.MANY, np.int64)
-    for asked, free in ((k.CPU, k.CPU_FREE), (k.RAM, k.RAM_FREE)):
-        if ask[asked] > 0:
-            workers = np.minimum(workers, node[:, free] // ask[asked])
-    workers[(workers < 0) | (node[:, k.UP] == 0)] = 0
-    return workers
+def _nothing(count: int) -> Found:
+    return np.full(count, k.BAD, np.int64), np.zeros(count, np.int64), np.zeros(count, np.int64)
 
 
-def _bare(sight: Sight) -> Ints:
-    node, ask = sight.node, sight.ask
-    zero = np.zeros(len(node), np.int64)
-    cpu, ram = node[:, k.CPU_FREE] - ask[k.CPU], node[:, k.RAM_FREE] - ask[k.RAM]
-    size, empties, shapes = node[:, k.SIZE], node[:, k.EMPTIES], node[:, k.SHAPES]
-    rest = (node[:, k.FREE_SUM], zero + ask[k.CPU], cpu, ram, size, empties, zero, zero, zero, shapes)
-    strand, lost = zero + stranding_of_whole(sight), zero + forgone_bare(sight)
-    felt = zero, zero, zero, zero, zero
-    value: Ints = zero + sight.scores[0](Offer(zero, zero, zero, *rest, strand, lost, *felt))
-    return value
-
-
-def _ranks(ask: Ints) -> list[int]:
-    return [rank for rank in range(k.RANKS) if int(ask[k.OFFERED]) >> rank & 1]
-
-
-def _fit(sight: Sight, rank: int) -> tuple[Bools, Ints, Ints, Ints]:
-    """Which GPUs fit in this mode, promises aside, compute left, shares that fit, and terms of each GPU."""
-    terms, _refused, after, room, _mix = sight.tables
-    gpu = sight.gpu
-    term = terms[rank][gpu[..., k.MODEL]]
-    mode = gpu[..., k.MODE]
-    fits = (mode == k.EMPTY) | (mode == k.MODE_OF_RANK[rank])
-    if rank == k.EXCLUSIVE_RANK:
-        fits = mode == k.EMPTY
-    fits &= term[..., k.MILLI] > 0
-    if rank == k.EXCLUSIVE_RANK:
-        return fits, np.zeros_like(mode), np.ones_like(mode), term
-    if rank == k.MIG_RANK:
-        at = (gpu[..., k.MODEL], gpu[..., k.MIG_STATE], term[..., k.PROFILE])
-        fits &= after[at] >= 0
-        used = (gpu[..., k.MIG_STATE] >> 8) & 7
-        slices = np.maximum(term[..., k.SLICES], 1)
-        return fits, (slices - used - term[..., k.CUT]) * 1000 // slices, room[at].astype(np.int64), term
-    fits &= _share_fits(gpu, term, sight.ask)
-    return fits, gpu[..., k.FREE_MILLI] - term[..., k.MILLI], _share_room(gpu, term), term
-
-
-def _welcome(sight: Sight, rank: int) -> Bools:
-    """Which GPUs are not known to refuse the request in this mode."""
-    refused, number = sight.tables[1], sight.gpu[..., k.NEIGHBOURHOOD]
-    if not refused.shape[1]:
-        return np.ones(number.shape, np.bool_)
-    known = number < refused.shape[1]
-    welcome: Bools = ~(known & (refused[rank][np.where(known, number, 0)] != 0))
-    return welcome
-
-
-def _share_fits(gpu: Ints, term: Ints, ask: Ints) -> Bools:
-    fits = (gpu[..., k.FREE_MILLI] >= term[..., k.MILLI]) & (gpu[..., k.FREE_MEMORY] >= term[..., k.MEMORY])
-    fits &= gpu[..., k.CLIENTS] < term[..., k.CLIENT_LIMIT]
-    tenant = gpu[..., k.TENANT]
-    apart = (tenant != k.NOBODY) & (tenant != ask[k.ASKER])
-    if not ask[k.ISOLATING]:
-        apart &= gpu[..., k.ISOLATED] == 1
-    fits &= ~apart
-    return fits
-
-
-def _share_room(gpu: Ints, term: Ints) -> Ints:
-    shares = gpu[..., k.FREE_MILLI] // np.maximum(term[..., k.MILLI], 1)
-    memory = term[..., k.MEMORY]
-    within = np.minimum(shares, gpu[..., k.FREE_MEMORY] // np.maximum(memory, 1))
-    shares = np.where(memory > 0, within, shares)
-    room: Ints = np.minimum(shares, term[..., k.CLIENT_LIMIT] - gpu[..., k.CLIENTS])
-    return room
-
-
-# -- offers ------------------------------------------------------------------------------------------------
-
-
-def _offer(sight: Sight, rank: int, fitted: tuple[Ints, Ints], sums: Sums | None) -> Offer:
-    left, term = fitted
-    gpu, ask = sight.gpu, sight.ask
-    empty = (gpu[..., k.MODE] == k.EMPTY).astype(np.int64)
-    taken = gpu[..., k.FREE_MILLI] - left
-    suffered = term[..., k.SENSES] * gpu[..., k.PRESSURE] + term[..., k.SENSES_2] * gpu[..., k.PRESSURE_2]
-    inflicted = (
-        term[..., k.PRESSES] * gpu[..., k.SENSITIVITY] + term[..., k.PRESSES_2] * gpu[..., k.SENSITIVITY_2]
-    )
-    return Offer(
-        np.full_like(taken, rank),
-        taken,
-        left,
-        sight.of_node(k.FREE_SUM) - taken,
-        np.full_like(taken, ask[k.CPU]),
-        sight.of_node(k.CPU_FREE) - ask[k.CPU],
-        sight.of_node(k.RAM_FREE) - ask[k.RAM],
-        sight.of_node(k.SIZE),
-        sight.of_node(k.EMPTIES),
-        empty,
-        gpu[..., k.CLIENTS],
-        np.full_like(taken, 2 if rank == k.EXCLUSIVE_RANK else 1),
-        sight.of_node(k.SHAPES),
-        np.zeros_like(taken) + stranding(sight, rank, fitted, sums),
-        np.zeros_like(taken) + forgone(sight, rank, fitted),
-        suffered // 1000,
-        inflicted // 1000,
-        term[..., k.PRICE] * empty,
-        _outlasting(gpu, ask),
-        term[..., k.ALONE] * taken // 1000,
-    )
-
-
-def _outlasting(gpu: Ints, ask: Ints) -> Ints:
-    lasting, lifetime = gpu[..., k.LASTING], ask[k.LIFETIME]
-    return np.where(lasting == 0, int(lifetime > 0), np.maximum(lifetime - lasting + 1, 0))
-
-
-def _scored(sight: Sight, rank: int, sums: Sums | None) -> tuple[Bools, Ints, Ints, Offer]:
-    """Which GPUs would do, their score (BAD where not), the room of all that fit, and their offers."""
-    fits, left, room, term = _fit(sight, rank)
-    welcome = fits & _welcome(sight, rank)
-    offer = _offer(sight, rank, (left, term), sums)
-    scores = np.zeros_like(left) + sight.scores[0](offer)
-    return welcome, np.where(welcome, scores, k.BAD), np.where(fits, room, 0), offer
-
-
-def _best_gpu(sight: Sight) -> tuple[Ints, Ints, Ints]:
-    sums = sums_of(sight)
-    width, ranks = sight.gpu.shape[1], _ranks(sight.ask)
-    columns, inside, room = [], [], np.zeros(sight.gpu.shape[:2], np.int64)
-    for rank in ranks:
-        fits, scores, here, offer = _scored(sight, rank, sums)
-        columns.append(np.where(fits, scores + sight.ask[k.MODE_STEP] * rank, k.BAD))
-        inside.append(np.zeros_like(scores) + sight.scores[1](offer))
-        room = np.maximum(room, here)
-    if not columns or width == 0:
-        none = np.zeros(len(sight.node), np.int64)
-        return none + k.BAD, none, none
-    table = np.concatenate(columns, axis=1)
-    lowest = table.min(1)
-    # Among equals of a node the second preference decides, then the mode, then the slot.
-    equals = table == lowest[:, None]
-    best = np.where(equals, np.concatenate(inside, axis=1), np.iinfo(np.int64).max).argmin(1)
-    choices = np.array(ranks, np.int64)[best // width] * k.SLOTS + best % width
-    return lowest, room.sum(1), choices
-
-
-def _best_set(sight: Sight) -> tuple[Ints, Ints, Ints]:
-    count, wanted = len(sight.node), int(sight.ask[k.GPUS])
-    best, choices, shares = (
-        np.full(count, k.BAD, np.int64),
-        np.zeros(count, np.int64),
-        np.zeros(count, np.int64),
-    )
-    if not sight.gpu.shape[1]:
+def _best_gpu(scene: Scene) -> Found:
+    """The best GPU and mode of each node, and how many shares its GPUs hold."""
+    best, shares, choices = _nothing(len(scene.node))
+    fits = fits_of(scene, first_alone=True)
+    if len(fits.node):
+        nodes, room = _room(fits, several=len(scene.ranks) > 1)
+        shares[nodes] = room
+        fits = welcome(scene, fits)
+    if not len(fits.node):
         return best, shares, choices
-    sums = sums_of(sight)
-    for rank in _ranks(sight.ask):
-        fits, scores, room, offer = _scored(sight, rank, sums)
-        enough = fits.sum(1) >= wanted
-        shares += np.where((room > 0).sum(1) >= wanted, room.sum(1) // wanted, 0)
-        if rank == k.EXCLUSIVE_RANK:
-            together = _whole_offer(sight)
-        else:
-            inside = np.where(fits, np.zeros_like(scores) + sight.scores[1](offer), 0)
-            together = _together(offer, np.lexsort((inside, scores), axis=1)[:, :wanted], sight)
-        value = np.where(enough, sight.scores[0](together) + sight.ask[k.MODE_STEP] * rank, k.BAD)
-        choices = np.where(value < best, rank * k.SLOTS, choices)
-        best = np.minimum(best, value)
+    offer = offers_of_shares(scene, fits)
+    values = scene.scores[0](offer) + scene.ask[k.MODE_STEP] * fits.rank
+    starts = starts_of(fits.node)
+    best[fits.node.take(starts)] = np.minimum.reduceat(values, starts)
+    # Among equals of a node the second preference decides, then the mode, then the slot.
+    equal = (values == best.take(fits.node)).nonzero()[0]
+    if len(equal) > len(starts):
+        inside = np.zeros(len(values), np.int64) + scene.scores[1](offer)
+        keys = fits.slot, fits.rank, inside, fits.node
+        equal = equal.take(np.lexsort([key.take(equal) for key in keys]))
+        equal = equal.take(starts_of(fits.node.take(equal)))
+    choices[fits.node.take(equal)] = fits.rank.take(equal) * k.SLOTS + fits.slot.take(equal)
     return best, shares, choices
 
 
-def _together(offer: Offer, order: Ints, sight: Sight) -> Offer:
-    """The offers of the chosen GPUs as one; ``order`` is int64 [nodes, GPUs]."""
-
-    def total(values: Ints) -> Ints:
-        whole = np.broadcast_to(values, sight.gpu.shape[:2])
-        summed: Ints = np.take_along_axis(whole, order, 1).sum(1)
-        return summed
-
-    taken = total(offer.taken)
-    return Offer(
-        offer.mode[:, 0],
-        taken,
-        total(offer.gpu_left),
-        sight.node[:, k.FREE_SUM] - taken,
-        offer.cpu[:, 0],
-        offer.cpu_left[:, 0],
-        offer.ram_left[:, 0],
-        offer.gpus[:, 0],
-        offer.empties[:, 0],
-        total(offer.opened),
-        total(offer.residents),
-        offer.shape[:, 0],
-        offer.shapes[:, 0],
-        total(offer.stranded),
-        total(offer.forgone),
-        total(offer.suffered),
-        total(offer.inflicted),
-        total(offer.price),
-        total(offer.outlasts),
-        total(offer.wasted),
-    )
+def _room(fits: Fits, *, several: bool) -> tuple[Ints, Ints]:
+    """Which nodes have room, and for how many shares, if all were of the mode of which most fit on a GPU."""
+    node, room, alike = fits.node, fits.room, fits.alike
+    if several:
+        starts = starts_of(node * k.SLOTS + fits.slot)
+        node, room = node.take(starts), np.maximum.reduceat(room, starts)
+        alike = None if alike is None else alike.take(starts)
+    if alike is not None:
+        room = room * alike
+    starts = starts_of(node)
+    return node.take(starts), np.add.reduceat(room, starts)
 
 
-def _whole_offer(sight: Sight) -> Offer:
-    """Several whole GPUs, the first empty ones of each node."""
-    node, ask = sight.node, sight.ask
-    wanted, empties = int(ask[k.GPUS]), node[:, k.EMPTIES]
-    zero = np.zeros(len(node), np.int64)
-    return Offer(
-        zero + k.EXCLUSIVE_RANK,
-        zero + 1000 * wanted,
-        zero,
-        node[:, k.FREE_SUM] - 1000 * wanted,
-        zero + ask[k.CPU],
-        node[:, k.CPU_FREE] - ask[k.CPU],
-        node[:, k.RAM_FREE] - ask[k.RAM],
-        node[:, k.SIZE],
-        empties,
-        zero + wanted,
-        zero,
-        zero + (1 << min(wanted, k.MOST_SHAPES)),
-        node[:, k.SHAPES],
-        zero + stranding_of_whole(sight),
-        zero + forgone_whole(sight),
-        zero,
-        zero,
-        zero,
-        zero + int(ask[k.LIFETIME] > 0) * wanted,
-        zero,
-    )
+def _best_set(scene: Scene) -> Found:
+    """The best mode for several GPUs of each node, and how many such sets there are."""
+    best, shares, choices = _nothing(len(scene.node))
+    wanted, every = scene.ask[k.GPUS], fits_of(scene, first_alone=False)
+    for rank in scene.ranks:
+        fits = every.some((every.rank == rank).nonzero()[0])
+        nodes = _with_enough(fits, wanted)
+        if not len(nodes):
+            continue
+        in_all = np.zeros(len(best), np.int64)
+        some = starts_of(fits.node)
+        in_all[fits.node[some]] = np.add.reduceat(fits.room, some)
+        shares[nodes] += in_all[nodes] // wanted
+        fits = welcome(scene, fits)
+        nodes = _with_enough(fits, wanted)
+        if not len(nodes):
+            continue
+        values = np.zeros(len(nodes), np.int64) + _scores_of_sets(scene, rank, fits, nodes)
+        values += scene.ask[k.MODE_STEP] * rank
+        better = values < best[nodes]
+        best[nodes[better]], choices[nodes[better]] = values[better], rank * k.SLOTS
+    return best, shares, choices
+
+
+def _with_enough(fits: Fits, wanted: int) -> Ints:
+    """Nodes where so many GPUs have room."""
+    return (np.bincount(fits.node) >= wanted).nonzero()[0]
+
+
+def _scores_of_sets(scene: Scene, rank: int, fits: Fits, nodes: Ints) -> Any:
+    """The score of the best GPUs of each of these nodes, where there are enough."""
+    score, within = scene.scores
+    if rank == k.EXCLUSIVE_RANK:
+        some = Scene(scene.rows[nodes], scene.gpus, scene.node[nodes], scene.ask, scene.tables, scene.scores)
+        return score(whole_offers(some))
+    enough = np.zeros(len(scene.node), np.bool_)
+    enough[nodes] = True
+    fits = fits.some(enough[fits.node].nonzero()[0])
+    shares, zero = offers_of_shares(scene, fits), np.zeros(len(fits.node), np.int64)
+    order = np.lexsort((fits.slot, zero + within(shares), zero + score(shares), fits.node))
+    chosen = order[starts_of(fits.node)[:, None] + np.arange(scene.ask[k.GPUS])]
+    return score(offers_of_sets(shares, chosen, scene, nodes))

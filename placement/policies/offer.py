@@ -1,9 +1,10 @@
 """What a policy knows of a place, and arithmetic that reads the same for one place and for many.
 
-A score is written once, as arithmetic on the fields of an :class:`Offer`.  The search calls it with plain
-integers (one place), compiled by numba, or with int64 arrays of [nodes, slots] (many places): so it may use
-``+ - * //`` and comparisons, and :func:`where`, :func:`smaller`, :func:`larger` and :func:`level` instead of
-``if``, ``min``, ``max`` and tables.
+A score is written once, as arithmetic on the fields of an :class:`Offer`, which it reads by name.  The
+search calls it with plain integers (one place), compiled by numba, or for many places with int64 arrays of
+one number for each, or one integer that holds for all; there a field costs nothing unless it is read.  So a
+score may use ``+ - * //`` and comparisons, and :func:`where`, :func:`smaller`, :func:`larger` and
+:func:`level` instead of ``if``, ``min``, ``max`` and tables.
 """
 
 from __future__ import annotations
@@ -78,12 +79,16 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
 
 def smaller(one: Any, other: Any) -> Any:
     """The lesser of two."""
-    return where(one < other, one, other)
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.minimum(one, other)
+    return one if one < other else other
 
 
 def larger(one: Any, other: Any) -> Any:
     """The greater of two."""
-    return where(one > other, one, other)
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.maximum(one, other)
+    return one if one > other else other
 
 
 def level(value: Any, steps: tuple[int, ...]) -> Any:

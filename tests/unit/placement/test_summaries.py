@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 
 from placement import columns as k
-from placement.summaries import may_hold, may_hold_each, one_kind, summarise
+from placement.summaries import (
+    _summarise,
+    _summarise_plainly,
+    may_hold,
+    may_hold_each,
+    one_kind,
+    summarise,
+)
 
 KINDS = 70
 """More than a mask or a brief has bits for."""
@@ -151,3 +158,27 @@ def test_no_node_is_ruled_out_that_would_do(seed):
 )
 def test_whether_all_gpus_of_a_node_are_of_one_kind(models, one):
     assert one_kind(models) is one
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_summary_is_the_same_with_the_compiler_and_without_it(seed):
+    draw = random.Random(seed)
+    gpus = gpus_of(
+        *(
+            (
+                draw.choice((*MODES, k.ABSENT)),
+                draw.choice((0, 1, KINDS - 1)),
+                draw.randrange(1001),
+                draw.randrange(16),
+            )
+            for _ in range(8)
+        )
+    )
+    nodes = np.zeros((2, k.NODE_COLUMNS), np.int64)
+    nodes[:, k.EMPTIES] = np.count_nonzero(gpus[:, k.MODE] == k.EMPTY)
+    briefs = [form(gpus, node, placeable_of()) for form, node in zip(FORMS, nodes, strict=True)]
+    assert briefs[0] == briefs[1]
+    assert nodes[0].tolist() == nodes[1].tolist()
+
+
+FORMS = _summarise, _summarise_plainly

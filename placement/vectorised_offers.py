@@ -1,0 +1,221 @@
+"""What a policy is asked to score, for many places at once: figures that are worked out when they are read.
+
+Most scores read a few figures of an :class:`placement.policies.offer.Offer`; here only these cost anything.
+A figure is an array of one number a place, or one number for all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from placement import columns as k
+from placement.columns import Ints
+from placement.vectorised_fits import Fits, Scene
+from placement.vectorised_measures import (
+    forgone,
+    forgone_bare,
+    forgone_whole,
+    stranding,
+    stranding_of_whole,
+)
+
+Figure = Ints | int
+
+
+class Places:
+    """Has the attributes of an offer; each is worked out once."""
+
+    def __init__(self, figures: dict[str, Callable[[Any], Figure]], source: Any) -> None:
+        self._figures = figures
+        self._source = source
+
+    def __getattr__(self, name: str) -> Figure:
+        figure = self._figures.get(name)
+        if figure is None:
+            raise AttributeError(name)
+        found = figure(self._source)
+        setattr(self, name, found)
+        return found
+
+
+# -- one share of one GPU ----------------------------------------------------------------------------------
+
+
+class Shares:
+    """A share on each of many GPUs."""
+
+    def __init__(self, scene: Scene, fits: Fits) -> None:
+        self.scene = scene
+        self.ask = scene.ask
+        self.fits = fits
+        self.gpu = fits.gpu
+        self.term = fits.term
+        self.empty = (fits.gpu[k.MODE] == k.EMPTY).view(np.int8)
+        self.taken = fits.gpu[k.FREE_MILLI] - fits.left
+
+        self._felt: Ints | None = None
+
+    @property
+    def felt(self) -> Ints:
+        """What the newcomer suffers and inflicts, int64 [2, places]."""
+        if self._felt is None:
+            self._felt = _felt(self.gpu, self.term)
+        return self._felt
+
+    def node(self, column: int) -> Ints:
+        """A figure of the node of each GPU."""
+        figures: Ints = self.scene.node[:, column].take(self.fits.node)
+        return figures
+
+
+def _felt(gpu: Ints, term: Ints) -> Ints:
+    parts = np.empty((2, 2, gpu.shape[1]), np.int64)
+    np.multiply(gpu[k.PRESSURE : k.PRESSURE_2 + 1], term[k.SENSES : k.SENSES_2 + 1], out=parts[0])
+    np.multiply(gpu[k.SENSITIVITY : k.SENSITIVITY_2 + 1], term[k.PRESSES : k.PRESSES_2 + 1], out=parts[1])
+    felt: Ints = (parts[:, 0] + parts[:, 1]) // 1000
+    return felt
+
+
+def _outlasts(of: Shares) -> Figure:
+    lasting, lifetime = of.gpu[k.LASTING], of.ask[k.LIFETIME]
+    if not lifetime:  # nobody is empty later by it, and who has no residents is not either
+        return 0
+    return np.where(lasting == 0, 1, np.maximum(lifetime + 1 - lasting, 0))
+
+
+_OF_SHARES: dict[str, Callable[[Shares], Figure]] = {
+    "mode": lambda of: of.fits.rank,
+    "taken": lambda of: of.taken,
+    "gpu_left": lambda of: of.fits.left,
+    "node_left": lambda of: of.node(k.FREE_SUM) - of.taken,
+    "cpu": lambda of: of.ask[k.CPU],
+    "cpu_left": lambda of: of.node(k.CPU_FREE) - of.ask[k.CPU],
+    "ram_left": lambda of: of.node(k.RAM_FREE) - of.ask[k.RAM],
+    "gpus": lambda of: of.node(k.SIZE),
+    "empties": lambda of: of.node(k.EMPTIES),
+    "opened": lambda of: of.empty.astype(np.int64),
+    "residents": lambda of: of.gpu[k.CLIENTS],
+    "shape": lambda of: np.where(of.fits.rank == k.EXCLUSIVE_RANK, 2, 1),
+    "shapes": lambda of: of.node(k.SHAPES),
+    "stranded": lambda of: stranding(of.scene, of.fits),
+    "forgone": lambda of: forgone(of.scene, of.fits, of.taken),
+    "suffered": lambda of: of.felt[0],
+    "inflicted": lambda of: of.felt[1],
+    "price": lambda of: of.term[k.PRICE] * of.empty,
+    "outlasts": _outlasts,
+    "wasted": lambda of: of.term[k.ALONE] * of.taken // 1000,
+}
+
+
+def offers_of_shares(scene: Scene, fits: Fits) -> Places:
+    """One share on each GPU that has room."""
+    return Places(_OF_SHARES, Shares(scene, fits))
+
+
+# -- several GPUs of a node --------------------------------------------------------------------------------
+
+
+class _Sets:
+    """A set of the same number of shares on each of some nodes; ``chosen``: int64 [nodes, GPUs], of pairs."""
+
+    def __init__(self, shares: Places, chosen: Ints, scene: Scene, nodes: Ints) -> None:
+        self._shares = shares
+        self._chosen = chosen
+        self._nodes = nodes
+        self._node = scene.node
+        self.ask = scene.ask
+
+    def total(self, name: str) -> Figure:
+        """The sum of a figure over the GPUs of each set."""
+        of_each = getattr(self._shares, name)
+        if not isinstance(of_each, np.ndarray):
+            whole: int = of_each * self._chosen.shape[1]
+            return whole
+        summed: Ints = of_each[self._chosen].sum(1)
+        return summed
+
+    def node(self, column: int) -> Ints:
+        """A figure of the node of each set."""
+        figures: Ints = self._node[:, column][self._nodes]
+        return figures
+
+    @property
+    def rank(self) -> Ints:
+        """The mode, which is the same for all."""
+        ranks: Ints = self._shares.mode[self._chosen[:, 0]]  # type: ignore[index]
+        return ranks
+
+
+def _total(name: str) -> Callable[[_Sets], Figure]:
+    return lambda of: of.total(name)
+
+
+_ADDED = ("taken", "gpu_left", "opened", "residents", "stranded", "forgone", "suffered", "inflicted", "price")
+_OF_SETS: dict[str, Callable[[_Sets], Figure]] = {
+    "mode": lambda of: of.rank,
+    "node_left": lambda of: of.node(k.FREE_SUM) - of.total("taken"),
+    "cpu": lambda of: of.ask[k.CPU],
+    "cpu_left": lambda of: of.node(k.CPU_FREE) - of.ask[k.CPU],
+    "ram_left": lambda of: of.node(k.RAM_FREE) - of.ask[k.RAM],
+    "gpus": lambda of: of.node(k.SIZE),
+    "empties": lambda of: of.node(k.EMPTIES),
+    "shape": lambda of: 1,
+    "shapes": lambda of: of.node(k.SHAPES),
+    **{name: _total(name) for name in (*_ADDED, "outlasts", "wasted")},
+}
+
+
+def offers_of_sets(shares: Places, chosen: Ints, scene: Scene, nodes: Ints) -> Places:
+    """Several shares on different GPUs of each node as one."""
+    return Places(_OF_SETS, _Sets(shares, chosen, scene, nodes))
+
+
+# -- whole GPUs, or none -----------------------------------------------------------------------------------
+
+
+def _of_nodes(wanted: Callable[[Scene], int]) -> dict[str, Callable[[Scene], Figure]]:
+    """What all offers of the whole GPUs of a node, or of none of them, have in common."""
+    return {
+        "mode": lambda _of: 0,
+        "taken": lambda of: 1000 * wanted(of),
+        "gpu_left": lambda _of: 0,
+        "node_left": lambda of: of.node[:, k.FREE_SUM] - 1000 * wanted(of),
+        "cpu": lambda of: of.ask[k.CPU],
+        "cpu_left": lambda of: of.node[:, k.CPU_FREE] - of.ask[k.CPU],
+        "ram_left": lambda of: of.node[:, k.RAM_FREE] - of.ask[k.RAM],
+        "gpus": lambda of: of.node[:, k.SIZE],
+        "empties": lambda of: of.node[:, k.EMPTIES],
+        "opened": wanted,
+        "residents": lambda _of: 0,
+        "shape": lambda _of: 0,
+        "shapes": lambda of: of.node[:, k.SHAPES],
+        "stranded": stranding_of_whole,
+        "forgone": forgone_bare,
+        "suffered": lambda _of: 0,
+        "inflicted": lambda _of: 0,
+        "price": lambda _of: 0,
+        "outlasts": lambda _of: 0,
+        "wasted": lambda _of: 0,
+    }
+
+
+_OF_NONE = _of_nodes(lambda _of: 0)
+_OF_WHOLE = _of_nodes(lambda of: of.ask[k.GPUS]) | {
+    "mode": lambda _of: k.EXCLUSIVE_RANK,
+    "shape": lambda of: 1 << min(of.ask[k.GPUS], k.MOST_SHAPES),
+    "forgone": forgone_whole,
+    "outlasts": lambda of: of.ask[k.GPUS] if of.ask[k.LIFETIME] > 0 else 0,
+}
+
+
+def bare_offers(scene: Scene) -> Places:
+    """Nothing but CPU and RAM of each node."""
+    return Places(_OF_NONE, scene)
+
+
+def whole_offers(scene: Scene) -> Places:
+    """The first empty GPUs of each node."""
+    return Places(_OF_WHOLE, scene)

@@ -1,0 +1,135 @@
+"""What numpy sees on many nodes at once, against the plain functions, node after node."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+
+from placement import columns as k
+from placement import vectorised_look
+from placement.ask import NO_SCORES, Ask
+from placement.columns import Ints
+from placement.engine import Engine, Way
+from placement.jit import numba
+from placement.policies import Placement
+from tests.property.test_search import COMPILED, POLICIES, PROFILES, Desk, Dice, lenient, seeds
+
+Place = tuple[int, int, Ints]
+
+
+class Scenes:
+    """Random clusters in use, and what somebody asks for there."""
+
+    def __init__(self, seed: int, policy: type[Placement], *, compiled: bool = False) -> None:
+        self.desk = Desk(seed, policy, audited=False)
+        self.desk.run(20)
+        self.dice = Dice(seed + 1)
+        self.scores = policy.score, policy.within
+        self.engine = Engine(self.scores, compiled=compiled)
+        self.state = self.desk.cluster.state
+
+    @property
+    def count(self) -> int:
+        return len(self.desk.cluster.members)
+
+    def ask(self) -> tuple[Ask, Ints]:
+        """A request of some tenant, and random refusals."""
+        search, dice = self.desk.search, self.dice
+        ask = search.ask_of(search.demand(self.desk.job(), dice.of(*PROFILES)))
+        ask.entries[k.ASKER] = ask.plain[k.ASKER] = dice.of(k.STRANGER, 0, 1)
+        known = dice.of(0, 0, 3, 40)
+        return ask, np.array([[dice.random() < 0.3 for _ in range(known)] for _ in range(k.RANKS)], np.int8)
+
+    def tables(self, ask: Ask, refused: Ints) -> Any:
+        return ask.terms, refused, *self.desk.search._rows._tables
+
+    def one(self, row: int, ask: Ask, refused: Ints) -> tuple[int, int, int]:
+        """Score, workers and choice of a node by the plain functions."""
+        tables = ask.plain_terms, refused, *self.desk.search._rows._plain_tables
+        return self.engine.offer(row, self.state, ask.plain, tables)
+
+    def place(self) -> Place:
+        """Anywhere; some nodes have been seen already, and some will not do."""
+        within = np.array(sorted(self.dice.sample(range(self.count), self.dice.randrange(self.count + 1))))
+        within = within.astype(np.int64) if self.dice.random() < 0.5 else NO_SCORES
+        size = len(within) or self.count
+        return self.dice.randrange(size), self.dice.randrange(size), within
+
+    def walk(self, place: Place, most: int, ask: Ask, refused: Ints) -> tuple[list[tuple[int, ...]], int]:
+        """The first nodes that can hold a request, one after the other, and how many had to be seen."""
+        begin, done, within = place
+        rows = within.tolist() or list(range(self.count))
+        found: list[tuple[int, ...]] = []
+        while done < len(rows) and len(found) < most:
+            row = rows[(begin + done) % len(rows)]
+            score, workers, choice = self.one(row, ask, refused)
+            found += [(row, score, workers * 256 + choice)] if score != k.BAD else []
+            done += 1
+        return found, done
+
+
+def empty(most: int) -> tuple[Ints, Ints, Any]:
+    return np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int32)
+
+
+def entered(found: Any, count: int) -> list[tuple[int, ...]]:
+    return [*zip(*(column[:count].tolist() for column in found), strict=True)]
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+@settings(lenient, max_examples=4)
+@given(seed=seeds)
+def test_many_nodes_at_once_offer_what_each_does(policy, seed):
+    scenes = Scenes(seed, POLICIES[policy])
+    for _ in range(12):
+        ask, refused = scenes.ask()
+        rows, (_rows, scores, infos) = np.arange(scenes.count), empty(scenes.count)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("placement.engine.FEW_NODES", 0)
+            tables = scenes.tables(ask, refused)
+            workers = scenes.engine.rescore(rows, scenes.state, ask.entries, tables, (scores, infos))
+        expected = [scenes.one(row, ask, refused) for row in range(scenes.count)]
+        seen = [*zip(scores.tolist(), (infos >> 8).tolist(), (infos & 255).tolist(), strict=True)]
+        assert seen == expected, f"seed {seed}, {ask.request}"
+        assert workers == sum(one[1] for one in expected)
+
+
+@pytest.mark.parametrize("policy", ["best-fit", "tangled", "cotenant", "fgd"])
+@settings(lenient, max_examples=8)
+@given(seed=seeds)
+def test_a_bounded_look_finds_the_first_that_can_hold_a_request(policy, seed):
+    scenes = Scenes(seed, POLICIES[policy])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(vectorised_look, "FIRST_BLOCK", scenes.dice.of(1, 2, 256))
+        patch.setattr(vectorised_look, "MORE", scenes.dice.of(0, 1, 8))
+        for _ in range(20):
+            (ask, refused), most = scenes.ask(), scenes.dice.of(1, 2, 3, 9)
+            places, found = [scenes.place(), scenes.place()], [empty(most), empty(1)]
+            query = scenes.state, ask.entries, scenes.tables(ask, refused)
+            results = vectorised_look.looks([*zip(places, found, strict=True)], query, scenes.scores)
+            for place, out, (count, done) in zip(places, found, results, strict=True):
+                expected = scenes.walk(place, len(out[0]), ask, refused)
+                assert (entered(out, count), done) == expected, f"seed {seed}, {ask.request}"
+
+
+@pytest.mark.timeout(240)  # compiling takes seconds, on a busy machine many
+@pytest.mark.skipif(numba is None, reason="numba is not installed")
+@pytest.mark.parametrize("policy", COMPILED)
+@settings(lenient, max_examples=8)
+@given(seed=seeds)
+def test_a_bounded_look_is_the_same_compiled(policy, seed):
+    scenes = Scenes(seed, POLICIES[policy], compiled=True)
+    plain = Engine(scenes.scores, compiled=False)
+    for _ in range(20):
+        (ask, refused), most = scenes.ask(), scenes.dice.of(1, 2, 3, 9)
+        (begin, done, rows), (first, _done, own) = scenes.place(), scenes.place()
+        ways = Way(own, first, scenes.dice.of(0, 1, 3) if len(own) else 0), Way(rows, begin, most)
+        found = [empty(ways[0].most + most) for _ in range(2)]
+        query = scenes.state, ask.entries, scenes.tables(ask, refused)
+        engines = scenes.engine, plain
+        results = [engine.sight(ways, done, query, out) for engine, out in zip(engines, found, strict=True)]
+        assert results[0][:3] == results[1][:3], f"seed {seed}, {ask.request}"
+        assert entered(found[0], results[0][0]) == entered(found[1], results[1][0])
