@@ -49,11 +49,13 @@ def fetch_ahead(rows: Any, i: int) -> None:
 
 if numba is not None:
     from llvmlite import ir
-    from numba.core import cgutils, types
+    from numba.core import cgutils as _cgutils
+    from numba.core import types
     from numba.extending import intrinsic, overload
     from numba.np.unsafe import ndarray as _unsafe
 
     to_fixed_tuple: Any = _unsafe.to_fixed_tuple
+    cgutils: Any = _cgutils
 
     _GPU, _NODE, _TERM, _ASK = k.GPU_COLUMNS, k.NODE_COLUMNS, k.TERM_COLUMNS, k.ASK_ENTRIES
 
@@ -77,8 +79,7 @@ if numba is not None:
 
     _LINE_BYTES = 64
 
-    @intrinsic
-    def _prefetch(typing, address):  # type: ignore[no-untyped-def]
+    def _prefetch_line(typing, address):  # type: ignore[no-untyped-def]
         """Begin to read a line of memory without waiting for it."""
 
         def emit(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
@@ -91,6 +92,8 @@ if numba is not None:
             return context.get_dummy_value()
 
         return types.void(types.intp), emit
+
+    _prefetch: Any = intrinsic(_prefetch_line)
 
     def _fetch_ahead(rows, i):  # type: ignore[no-untyped-def]
         size = rows.strides[0]

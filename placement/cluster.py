@@ -318,7 +318,7 @@ class Cluster:
                 self._move_in(row, place, holder, (assignment.worker, share))
             else:
                 self._move_out(row, place, key)
-        fewest = self._count_whole(row, -whole if taken else whole)
+        fewest = self._count_whole(row, -whole if taken else whole) if whole else 0
         # No GPU offers more than an empty one of its kind does.
         if not (alike and fewest > 0 and whole == len(assignment.shares)):
             self.briefs[row] = summarise(gpus[row], self.nodes[row], self.figures.placeable)
@@ -326,10 +326,9 @@ class Cluster:
     def _count_whole(self, row: int, change: int) -> int:
         """Whole GPUs have become free or taken; gives how few were empty, before or after."""
         empties = self.nodes.item(row, k.EMPTIES)
-        if change:
-            self.nodes[row, k.FREE_SUM] += WHOLE_GPU_MILLI * change
-            self.nodes[row, k.EMPTIES] = empties + change
-            self.briefs[row] += ONE_EMPTY * change
+        self.nodes[row, k.FREE_SUM] += WHOLE_GPU_MILLI * change
+        self.nodes[row, k.EMPTIES] = empties + change
+        self.briefs[row] += ONE_EMPTY * change
         return min(empties, empties + change)
 
     def _move_in(self, row: int, place: tuple[str, int], holder: Holder, what: tuple[int, Share]) -> None:

@@ -176,7 +176,7 @@ class Finder:
         The best set of those that do not may be better than the best set of all, so all are judged first.
         """
         shares = ask.plain[k.OFFERED] & ~(1 << k.EXCLUSIVE_RANK)
-        return ask.request.gpus_apart > 1 and shares != 0 and self._company.matters(ask)
+        return ask.plain[k.GPUS] > 1 and shares != 0 and self._company.matters(ask)
 
     def _drawn(self, near: list[Near], who: Worker) -> Spot | None:
         """One of the places with the lowest score that are welcome, all judged before anything is drawn."""
@@ -200,17 +200,17 @@ class Finder:
         """Whether a place is welcome with every GPU that could be taken there; what refuses is noted."""
         ask = who.ask
         rank = choice_of(near[2])[0]
-        if not ask.request.gpus_apart or rank == k.EXCLUSIVE_RANK or not self._company.matters(ask):
+        if not ask.plain[k.GPUS] or rank == k.EXCLUSIVE_RANK or not self._company.matters(ask):
             return True
         slots = self._rows.slots(ask, self.number_of(who.demand.asker), near[1], rank)
         welcome = self.welcome(ask, Spot(near[1], rank, slots))
-        return welcome and len(slots) >= ask.request.gpus_apart
+        return welcome and len(slots) >= ask.plain[k.GPUS]
 
     def welcome(self, ask: Ask, spot: Spot) -> bool:
         """Whether all promises hold there; a neighbourhood that refuses is remembered."""
         if spot.rank == k.EXCLUSIVE_RANK or not self._company.matters(ask):
             return True
-        if len(spot.slots) < ask.request.gpus_apart:  # scored before what is refused elsewhere was known
+        if len(spot.slots) < ask.plain[k.GPUS]:  # scored before what is refused elsewhere was known
             return False
         numbers = [self._cluster.gpus.item(spot.row, slot, k.NEIGHBOURHOOD) for slot in spot.slots]
         return self._company.welcomes(ask, spot.rank, numbers)
@@ -219,7 +219,7 @@ class Finder:
         """Which slots of a node would be taken."""
         _score, row, info = near
         ask, (rank, slot) = who.ask, choice_of(info)
-        wanted = ask.request.gpus_apart
+        wanted = ask.plain[k.GPUS]
         noisy = noisy and self._placement.noise
         in_blocks = rank == k.EXCLUSIVE_RANK and self._placement.aligned
         if wanted == 0:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 _MASK = (1 << 64) - 1
 
 
@@ -13,6 +15,10 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
+_mix_once = functools.lru_cache(maxsize=64)(_mix)
+"""For what is mixed again and again: there are few seeds."""
+
+
 def draw(seed: int, sequence: int, worker: int, choices: int) -> int:
     """A number from 0 to ``choices`` - 1 that depends on all arguments."""
-    return _mix(_mix(_mix(seed & _MASK) ^ sequence) ^ worker) % choices
+    return _mix(_mix(_mix_once(seed & _MASK) ^ sequence) ^ worker) % choices
