@@ -41,7 +41,7 @@ from placement.lodgings import Holder
 from placement.model import Assignment, Isolation, Mode, Node
 from placement.options import Options
 from placement.partition import MODE_ORDER
-from placement.policies import Measure, policy_named
+from placement.policies import policy_named
 from placement.scheduler import REVIEW_EVERY
 from placement.search import Search
 from simulator.engine import calm_collector
@@ -231,7 +231,7 @@ class Churn:
 def run(plan: Plan) -> dict[str, Any]:
     """Fill, time, compare and check as planned; gives the figures of the run as they are printed."""
     nodes = build_nodes(plan.gpus)
-    usable = policy_named(plan.policy).placement.weighs is Measure.STRANDED
+    usable = policy_named(plan.policy).placement.counts_usable
     cluster = Cluster(usual_requests(), BELIEF, usable=usable)
     cluster.set_nodes(nodes)
     engine = Engine(cluster, plan, exact=plan.exact)

@@ -40,8 +40,8 @@ class Cluster:
     Attributes:
         gpus: int64 [nodes, slots, columns.GPU_COLUMNS]; nodes: int64 [nodes, columns.NODE_COLUMNS];
             briefs: int64 [nodes], see :mod:`placement.summaries`.
-            Rows are in the order of node ids, memory in bytes, compute in thousandths of a GPU.  Unless
-            ``usable``, the column of that name is not kept.
+            Rows are in the order of node ids, memory in bytes, compute in thousandths of a GPU.  The column
+            USABLE is kept if ``usable``.
         members: the node of each row; announced: the nodes as they were given, in the same order: one that
             names a GPU which is taken to be elsewhere has more GPUs there than among the members.
         log: which rows have changed; generation: grows when rows or kinds of GPUs are others than before.

@@ -38,7 +38,8 @@ EMPTY, EXCLUSIVE, MIG, MPS, TIMESLICE, ABSENT = range(6)
     SENSITIVITY_2,
     LASTING,
 ) = range(15)
-"""Columns of a GPU.  USABLE: which usual requests could use it; the four after it: sums over its residents;
+"""Columns of a GPU.  USABLE: which usual requests could use it, not kept (0 once it
+is shared) unless the policy weighs that; the four after it: sums over its residents;
 LASTING: the longest lifetime among those who share it, 0 without any, :data:`UNTOLD` if none is known."""
 GPU_COLUMNS = 15
 

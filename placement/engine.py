@@ -138,12 +138,12 @@ def _make_walk(  # noqa: C901 - one loop
                     value, workers, choice = node_offer(
                         gpus[i], node_of(nodes, i), entries, tables, (score, within)
                     )
-                    workers = min(workers, 1048576)
+                    workers = min(workers, MOST_WORKERS)
                     if most == 0:
                         change += workers - (infos[i] >> 8)
                         scores[i] = value
                         infos[i] = workers * 256 + choice
-                    elif value < 4611686018427387904:
+                    elif value < k.BAD:
                         if value < lowest or (value == lowest and i < found[best]):
                             lowest, best = value, count
                         found[count] = i

@@ -37,8 +37,7 @@ class Figures:
 
     Attributes:
         kinds: model and memory of each kind; geometries: its MIG geometry, None without MIG.
-        mix: the requests that are usual here; the column USABLE says which of them could use a GPU, 0 on
-            shared ones if nobody needs it.
+        mix: the requests that are usual here.
         mix_tables: see :func:`placement.mix_tables.compile_mix`; anew whenever a kind is added.
         placeable: int64 [kinds, states], mask of the MIG profiles that have a start.
         neighbourhoods: numbers of the sets of residents that have been met.

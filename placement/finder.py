@@ -75,7 +75,7 @@ class Finder:
         return Sight(self._rows, ask, self.number_of(demand.asker), way, own)
 
     def _own_way(self, demand: Demand, sequence: int) -> Way:
-        """Places where the asker may take what strangers may not; some of them unless all shall be seen."""
+        """Places where the asker may take what strangers may not; some at first unless all shall be seen."""
         rows = self.own_rows(demand)
         if not len(rows):
             return NO_WAY
@@ -87,7 +87,7 @@ class Finder:
         way = self._own_way(demand, sequence)
         if not way.most:
             return None
-        own = Sight(self._rows, ask, self.number_of(demand.asker), way)
+        own = Sight(self._rows, ask, self.number_of(demand.asker), way, grows=True)
         own.widen()
         return own
 
@@ -117,7 +117,13 @@ class Finder:
             near = self._rows.best(ask, rows, None if own is None else own.nodes)
             near = near if own is None else better(own.best(), near)
             if near[0] == k.BAD:
-                return None
+                if own is None or not own.widen():
+                    return None
+                if self._takes_sets(ask):
+                    self._judge_sets(ask, own)
+                else:
+                    own.look_again()
+                continue
             spot = self.spot(near, who)
             if self.welcome(ask, spot):
                 return spot

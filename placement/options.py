@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from placement.mix import Mix
+from placement.model import InvalidSpec
 
 SIGHT = 32
 """A window of a bounded look holds so many nodes that could hold the request."""
@@ -25,6 +26,9 @@ class Options:
         sight, own_sight: how many nodes that look takes at once.
         mix: the requests that are usual here; policies that weigh what those lose go by it.  Empty: by
             :data:`placement.usual.USUAL`.
+
+    Raises:
+        InvalidSpec: a look would see nothing.
     """
 
     seed: int = 0
@@ -33,6 +37,12 @@ class Options:
     sight: int = SIGHT
     own_sight: int = OWN_SIGHT
     mix: Mix = ()
+
+    def __post_init__(self) -> None:
+        if self.sight < 1 or self.own_sight < 0:
+            raise InvalidSpec(
+                f"options: a look at {self.sight} nodes and {self.own_sight} own ones; write at least 1 and 0"
+            )
 
 
 PLAIN = Options()

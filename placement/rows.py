@@ -134,10 +134,12 @@ class Rows:
         return [(scores.item(row), row, infos.item(row)) for row in rows]
 
     def _see_aside(self, ask: Ask, asker: int, rows: Ints) -> None:
+        tables = self._tables_of(ask, len(rows))
         ask.entries[k.ASKER] = ask.plain[k.ASKER] = asker
-        state = self.cluster.state
-        self._engine.rescore(rows, state, ask.entries, self._tables_of(ask, len(rows)), self._scratch)
-        ask.entries[k.ASKER] = ask.plain[k.ASKER] = k.STRANGER
+        try:
+            self._engine.rescore(rows, self.cluster.state, ask.entries, tables, self._scratch)
+        finally:
+            ask.entries[k.ASKER] = ask.plain[k.ASKER] = k.STRANGER
 
     def best(self, ask: Ask, rows: Ints | None, but: Ints | None) -> Near:
         """The node with the lowest score, the first among equals; of some ``rows`` only, without others."""
@@ -187,11 +189,12 @@ class Rows:
         """
         most = ways[0].most + ways[1].most
         found = np.empty(most, np.int64), np.empty(most, np.int64), np.empty(most, np.int32)
-        state = self.cluster.state
+        query = self.cluster.state, ask.entries, (ask.terms, NOTHING_REFUSED, *self._tables)
         ask.entries[k.ASKER] = asker
-        query = state, ask.entries, (ask.terms, NOTHING_REFUSED, *self._tables)
-        count, mine, done, best = self._engine.sight(ways, done, query, found)
-        ask.entries[k.ASKER] = k.STRANGER
+        try:
+            count, mine, done, best = self._engine.sight(ways, done, query, found)
+        finally:
+            ask.entries[k.ASKER] = k.STRANGER
         return Seen((found[0][:count], found[1][:count], found[2][:count]), mine, done, best)
 
     def empty_slots(self, ask: Ask, row: int) -> list[int]:

@@ -89,7 +89,7 @@ class Scheduler:
         self.policy = policy
         self.belief = belief
         mix = options.mix or (USUAL if policy.placement.weighs is not Measure.NOTHING else ())
-        usable = policy.placement.weighs is Measure.STRANDED
+        usable = policy.placement.counts_usable
         self.cluster = Cluster(mix, belief, usable=usable)
         self.events = 0
         self._search = Search(self.cluster, policy.placement, belief, options)

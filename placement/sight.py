@@ -27,6 +27,7 @@ class Sight:
         asker: the number of the tenant who asks.
         way: where the windows lie.
         own: places where the asker may take what strangers may not, beside every window.
+        grows: whether what is in sight stays there when the next window is opened.
         nodes: the rows in sight, those of ``own`` before those of the window.
     """
 
@@ -35,6 +36,7 @@ class Sight:
     asker: int
     way: Way
     own: Way = NO_WAY
+    grows: bool = False
     nodes: Ints = field(default_factory=lambda: NO_SCORES)
     _scores: Ints = field(default_factory=lambda: NO_SCORES)
     _infos: Any = None
@@ -52,7 +54,8 @@ class Sight:
             self._mine, self._best = seen.mine, seen.best
         else:
             seen = self.rows.sight(self.ask, self.asker, (NO_WAY, self.way), self._done)
-            before = self.nodes[: self._mine], self._scores[: self._mine], self._infos[: self._mine]
+            stay = slice(None if self.grows else self._mine)
+            before = self.nodes[stay], self._scores[stay], self._infos[stay]
             both = [np.concatenate(parts) for parts in zip(before, seen.found, strict=True)]
             self.nodes, self._scores, self._infos = both
             self._best = -1

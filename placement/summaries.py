@@ -14,8 +14,11 @@ from placement import columns as k
 from placement.columns import Ints, Row
 from placement.jit import compiled, inlined, register_jitable
 
-_MPS_AT, _TIMESLICE_AT, _EMPTIES_AT, _PROFILES_AT = 53, 43, 36, 24
-_MILLI_BITS, _EMPTIES_BITS, _PROFILE_BITS, _MODEL_BITS = 10, 7, 12, 24
+_MILLI_BITS, _EMPTIES_BITS, _PROFILE_BITS, _MODEL_BITS = 10, 7, 12, 24  # 7: a node has at most 64 GPUs
+_PROFILES_AT = _MODEL_BITS
+_EMPTIES_AT = _PROFILES_AT + _PROFILE_BITS
+_TIMESLICE_AT = _EMPTIES_AT + _EMPTIES_BITS
+_MPS_AT = _TIMESLICE_AT + _MILLI_BITS
 _MILLI, _EMPTIES = (1 << _MILLI_BITS) - 1, (1 << _EMPTIES_BITS) - 1
 
 ONE_EMPTY = 1 << _EMPTIES_AT

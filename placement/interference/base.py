@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from placement.model import Mode, Profile
+from placement.model import Mode, Profile, StateError
 from placement.model.frozen import made_often
 
 
@@ -74,10 +74,21 @@ class ShareModel(Protocol):
 
 
 def coupling_of(model: InterferenceModel, gpu_model: str, resident: Resident) -> Coupling | None:
-    """A resident's part in the linear forecast of a model; None where it has no such form."""
+    """A resident's part in the linear forecast of a model, in whole thousandths; None where it has none.
+
+    Raises:
+        StateError: the model gave something that is no number.
+    """
     coupling = getattr(model, "coupling", None)
     found: Coupling | None = None if coupling is None else coupling(gpu_model, resident)
-    return found
+    if found is None:
+        return None
+    (presses, presses_2), (senses, senses_2) = found.pressure, found.sensitivity
+    try:  # a model of somebody else's may compute fractions
+        return Coupling((int(presses), int(presses_2)), (int(senses), int(senses_2)))
+    except (ValueError, OverflowError) as problem:
+        what = f"interference model {model.name!r}: {found} on {gpu_model}"
+        raise StateError(f"{what} is not made of numbers") from problem
 
 
 def alone_of(

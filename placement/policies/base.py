@@ -65,6 +65,11 @@ class Placement:
     idles: ClassVar[str] = ""
     forgets: ClassVar[str] = ""
 
+    @property
+    def counts_usable(self) -> bool:
+        """Whether the cluster has to keep which usual requests could use a GPU."""
+        return self.weighs is Measure.STRANDED
+
     @staticmethod
     def score(at: Offer) -> Any:
         """How undesirable a place is, an integer between -2**50 and 2**50.

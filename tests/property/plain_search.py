@@ -60,7 +60,8 @@ class PlainView:
         self.search, self.asked, self.size = search, asked, size
         ids = sorted(search.books.nodes)
         own = [node_id for node_id in ids if search.is_own(asked, node_id)]
-        self.own = [node_id for node_id in self._turned(own, 2) if self._could(node_id)][:1]
+        self.every_own = [node_id for node_id in self._turned(own, 2) if self._could(node_id)]
+        self.own = self.every_own[:1]
         self.left = self._turned(ids, 0)
         self.window: set[str] | None = None
 
@@ -127,8 +128,14 @@ class PlainSearch:
     def worker(self, asked: Asked, worker: int, view: PlainView | None) -> Place | None:
         """The best place of all nodes; at first sight, of those in sight, or of the next."""
         if view is None:
-            own = None if self.sight is None else PlainView(self, asked, self.sight).own
-            return self.best(asked, sorted(self.books.nodes), worker, own)
+            every = sorted(self.books.nodes)
+            if self.sight is None:
+                return self.best(asked, every, worker)
+            own = PlainView(self, asked, self.sight).every_own
+            # More of its own only if nothing else will do; who draws draws among all.
+            counts = [len(own)] if self.placement.noise else range(min(len(own), 1), len(own) + 1)
+            places = (self.best(asked, every, worker, own[:count]) for count in counts)
+            return next((place for place in places if place is not None), None)
         place = self.best(asked, view.window, worker) if view.window is not None else None
         while place is None and view.widen():
             place = self.best(asked, view.window, worker)
