@@ -54,6 +54,8 @@ def which_could(rows: Ints, briefs: Ints, nodes: Ints, ask: list[int]) -> Ints:
 
 def offers_of(rows: Ints, state: State, ask: list[int], tables: tuple[Any, ...], scores: Scores) -> Found:
     """What nodes offer that are not ruled out beforehand."""
+    if not len(rows):
+        return _nothing(0)
     scene = Scene(rows, state[0], state[1].take(rows, 0), ask, tables, scores)
     workers = workers_beside_gpus(scene.node, ask)
     if ask[k.GPUS] == 0:

@@ -17,8 +17,6 @@ from placement.jit import numba
 from placement.policies import Placement
 from tests.property.test_search import COMPILED, POLICIES, PROFILES, Desk, Dice, lenient, seeds
 
-Place = tuple[int, int, Ints]
-
 
 class Scenes:
     """Random clusters in use, and what somebody asks for there."""
@@ -51,20 +49,24 @@ class Scenes:
         tables = ask.plain_terms, refused, *self.desk.search._rows._plain_tables
         return self.engine.offer(row, self.state, ask.plain, tables)
 
-    def place(self) -> Place:
-        """Anywhere; some nodes have been seen already, and some will not do."""
-        within = np.array(sorted(self.dice.sample(range(self.count), self.dice.randrange(self.count + 1))))
-        within = within.astype(np.int64) if self.dice.random() < 0.5 else NO_SCORES
-        size = len(within) or self.count
-        return self.dice.randrange(size), self.dice.randrange(size), within
+    def ways(self) -> tuple[tuple[Way, Way], int]:
+        """Some rows first, if any, and some or all; how many of these have been seen already."""
+        own, rows = self.rows(), self.rows()
+        most = self.dice.of(0, 1, 3) if len(own) else 0
+        first = Way(own, self.dice.randrange(len(own) or 1), most)
+        begin, done = (self.dice.randrange(len(rows) or self.count) for _ in range(2))
+        return (first, Way(rows, begin, self.dice.of(1, 2, 3, 9))), done
 
-    def walk(self, place: Place, most: int, ask: Ask, refused: Ints) -> tuple[list[tuple[int, ...]], int]:
+    def rows(self) -> Ints:
+        some = sorted(self.dice.sample(range(self.count), self.dice.randrange(self.count + 1)))
+        return np.array(some, np.int64) if self.dice.random() < 0.5 else NO_SCORES
+
+    def walk(self, way: Way, done: int, ask: Ask, refused: Ints) -> tuple[list[tuple[int, ...]], int]:
         """The first nodes that can hold a request, one after the other, and how many had to be seen."""
-        begin, done, within = place
-        rows = within.tolist() or list(range(self.count))
+        rows = way.rows.tolist() or list(range(self.count))
         found: list[tuple[int, ...]] = []
-        while done < len(rows) and len(found) < most:
-            row = rows[(begin + done) % len(rows)]
+        while done < len(rows) and len(found) < way.most:
+            row = rows[(way.begin + done) % len(rows)]
             score, workers, choice = self.one(row, ask, refused)
             found += [(row, score, workers * 256 + choice)] if score != k.BAD else []
             done += 1
@@ -106,13 +108,14 @@ def test_a_bounded_look_finds_the_first_that_can_hold_a_request(policy, seed):
         patch.setattr(vectorised_look, "FIRST_BLOCK", scenes.dice.of(1, 2, 256))
         patch.setattr(vectorised_look, "MORE", scenes.dice.of(0, 1, 8))
         for _ in range(20):
-            (ask, refused), most = scenes.ask(), scenes.dice.of(1, 2, 3, 9)
-            places, found = [scenes.place(), scenes.place()], [empty(most), empty(1)]
+            (ask, refused), (ways, done) = scenes.ask(), scenes.ways()
+            found = empty(ways[0].most + ways[1].most)
             query = scenes.state, ask.entries, scenes.tables(ask, refused)
-            results = vectorised_look.looks([*zip(places, found, strict=True)], query, scenes.scores)
-            for place, out, (count, done) in zip(places, found, results, strict=True):
-                expected = scenes.walk(place, len(out[0]), ask, refused)
-                assert (entered(out, count), done) == expected, f"seed {seed}, {ask.request}"
+            count, mine, seen, _best = scenes.engine.sight(ways, done, query, found)
+            first, _seen = scenes.walk(ways[0], 0, ask, refused)
+            rest, expected = scenes.walk(ways[1], done, ask, refused)
+            assert entered(found, count) == first + rest, f"seed {seed}, {ask.request}"
+            assert (mine, seen) == (len(first), expected)
 
 
 @pytest.mark.timeout(240)  # compiling takes seconds, on a busy machine many
@@ -124,10 +127,8 @@ def test_a_bounded_look_is_the_same_compiled(policy, seed):
     scenes = Scenes(seed, POLICIES[policy], compiled=True)
     plain = Engine(scenes.scores, compiled=False)
     for _ in range(20):
-        (ask, refused), most = scenes.ask(), scenes.dice.of(1, 2, 3, 9)
-        (begin, done, rows), (first, _done, own) = scenes.place(), scenes.place()
-        ways = Way(own, first, scenes.dice.of(0, 1, 3) if len(own) else 0), Way(rows, begin, most)
-        found = [empty(ways[0].most + most) for _ in range(2)]
+        (ask, refused), (ways, done) = scenes.ask(), scenes.ways()
+        found = [empty(ways[0].most + ways[1].most) for _ in range(2)]
         query = scenes.state, ask.entries, scenes.tables(ask, refused)
         engines = scenes.engine, plain
         results = [engine.sight(ways, done, query, out) for engine, out in zip(engines, found, strict=True)]
