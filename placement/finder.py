@@ -157,13 +157,16 @@ class Finder:
 
     def in_sight(self, who: Worker, sight: Sight) -> Spot | None:
         """The best place in sight; if none there will do, of those that come in sight next."""
-        spot = self._in_window(who, sight) if sight.opened else None
-        while spot is None and sight.widen():
-            if self._takes_sets(who.ask):
-                self._company.judges_anew(who.ask, sight.nodes)
+        opened = sight.opened
+        while opened or sight.widen():
+            # The worker before may have made other company, too.
+            if self._takes_sets(who.ask) and (self._company.judges_anew(who.ask, sight.nodes) or not opened):
                 sight.look_again()
             spot = self._in_window(who, sight)
-        return spot
+            if spot is not None:
+                return spot
+            opened = False
+        return None
 
     def _in_window(self, who: Worker, sight: Sight) -> Spot | None:
         """The best of the places in sight that is welcome."""
