@@ -50,7 +50,7 @@ demo: $(STAMP) ## Run the demonstration: a simulated cluster on this machine
 	@$(BIN)/python -m cli.demo
 
 # Tests of how fast something is run alone, all others on two CPUs. Status 5: none was chosen here.
-ALONE := $(addprefix tests/integration/test_,agent_manager.py agent_pacing.py agent_shim.py demo.py)
+ALONE := $(addprefix tests/integration/test_,agent_fence.py agent_manager.py agent_pacing.py demo.py)
 
 test: $(STAMP) ## Run the tests
 	@status=0; \
