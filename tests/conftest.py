@@ -56,6 +56,7 @@ if numba is not None:
     compile_once()
 
 
+@pytest.hookimpl(tryfirst=True)  # else a worker's loop, which is a hook of this name, comes first
 def pytest_runtestloop(session: pytest.Session) -> None:
     """Before tests that start managers: those are given less time than the compiler may take."""
     starts_managers = any(item.path.parent.name in ("contract", "integration") for item in session.items)
