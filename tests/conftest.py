@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 
+from placement.cluster import Cluster
 from placement.engine import COUNTING, Engine, compile_kernels
 from placement.jit import numba
+from placement.model import Gpu, Node
 from placement.policies import DEFAULT_POLICY, policy_named
+from placement.usual import USUAL
 
 
 @contextmanager
@@ -64,3 +67,4 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         if os.environ.get("PYTEST_XDIST_WORKER") == "gw1":
             Engine(COUNTING).warm_up()  # while the other one compiles what comes first below
         compile_kernels(policy_named(DEFAULT_POLICY).placement)
+        Cluster(USUAL).set_nodes([Node("n", (Gpu("g", "A100-SXM4-80GB"),))])  # compiles what sums up nodes
