@@ -49,12 +49,14 @@ venv-ray: $(STAMP) requirements-ray.lock ## Add Ray to .venv (large)
 demo: $(STAMP) ## Run the demonstration: a simulated cluster on this machine
 	@$(BIN)/python -m cli.demo
 
-# Those that start processes and servers run alone, the others on two CPUs. Status 5: none was chosen here.
+# Tests of how fast something is run alone, all others on two CPUs. Status 5: none was chosen here.
+ALONE := $(addprefix tests/integration/test_,agent_fence.py agent_manager.py agent_pacing.py demo.py)
+
 test: $(STAMP) ## Run the tests
 	@status=0; \
-	$(BIN)/python -m pytest -n 2 --dist loadscope --ignore tests/integration --ignore tests/contract \
+	$(BIN)/python -m pytest -n 2 --dist loadscope --no-loadscope-reorder $(addprefix --ignore=,$(ALONE)) \
 		$(PYTEST_ARGS) || [ $$? -eq 5 ] || status=1; \
-	$(BIN)/python -m pytest tests/integration tests/contract $(PYTEST_ARGS) || [ $$? -eq 5 ] || status=1; \
+	$(BIN)/python -m pytest $(ALONE) $(PYTEST_ARGS) || [ $$? -eq 5 ] || status=1; \
 	exit $$status
 
 # Every check runs, even after one has failed.

@@ -297,6 +297,9 @@ def slice_tables(geometries: Geometries) -> tuple[Any, Any]:
 
 @functools.lru_cache(maxsize=8)
 def plain_slice_tables(geometries: Geometries) -> tuple[Any, Any]:
-    """The same as nested lists; hundreds of thousands of numbers."""
+    """The same as nested lists; kinds that are cut alike share theirs, hundreds of thousands of numbers."""
     after, room = slice_tables(geometries)
-    return after.tolist(), room.tolist()
+    first = {geometry: kind for kind, geometry in reversed([*enumerate(geometries or (None,))])}
+    lists = {geometry: (after[kind].tolist(), room[kind].tolist()) for geometry, kind in first.items()}
+    of_kinds = [lists[geometry] for geometry in geometries or (None,)]
+    return [list_of for list_of, _room in of_kinds], [list_of for _after, list_of in of_kinds]

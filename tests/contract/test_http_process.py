@@ -31,7 +31,7 @@ try:
 except CotenantError as error:
     sys.exit(f"error: {error}")
 """
-START_S = 20.0
+START_S = 60.0
 KILLS = 5
 
 
