@@ -39,7 +39,7 @@ from placement.interference import model_named
 from placement.jit import numba
 from placement.lodgings import Holder
 from placement.model import Assignment, Isolation, Mode, Node
-from placement.options import Options
+from placement.options import SIGHT, Options
 from placement.partition import MODE_ORDER
 from placement.policies import policy_named
 from placement.scheduler import REVIEW_EVERY
@@ -68,6 +68,7 @@ class Plan:
     check_steps: int = 0
     compiled: bool = True
     exact: bool = False
+    sight: int = SIGHT
 
 
 class Engine:
@@ -79,7 +80,7 @@ class Engine:
     def __init__(self, cluster: Cluster, plan: Plan, *, exact: bool) -> None:
         self.cluster = cluster
         self._placement = policy_named(plan.policy).placement
-        options = Options(seed=plan.seed, compiled=plan.compiled, exact=exact, mix=usual_requests())
+        options = Options(plan.seed, plan.compiled, exact, sight=plan.sight, mix=usual_requests())
         self._search = Search(cluster, self._placement, BELIEF, options)
         self._placed = 0
         if plan.compiled:

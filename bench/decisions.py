@@ -29,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from placement.model import CotenantError
+from placement.options import SIGHT
 from placement.policies import policy_named
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -194,6 +195,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
         "check_steps": arguments.check,
         "compiled": not arguments.without_fast,
         "exact": arguments.exact,
+        "sight": arguments.sight,
     }
     streams = (arguments.stream,) if arguments.stream else STREAMS
     return Settings(with_smaller(arguments.gpus), streams, options)
@@ -212,6 +214,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--loss", type=int, default=1_000, help="decisions compared with the full search")
     parser.add_argument("--check", type=int, default=10_000, metavar="N", help="decisions that are checked")
     parser.add_argument("--exact", action="store_true", help="look at every node for every request")
+    parser.add_argument("--sight", type=int, default=SIGHT, metavar="N", help="nodes of a bounded look")
     parser.add_argument("--without-fast", action="store_true", help="do not use compiled kernels")
     parser.add_argument("--seed", type=int, default=5)
     return parser

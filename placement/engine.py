@@ -305,3 +305,4 @@ def compile_kernels(placement: Placement) -> None:
     """Compile, or load from the cache, what searches by this policy call: no decision then pays for it."""
     for scores in ((type(placement).score, type(placement).within), COUNTING):
         Engine(scores).warm_up()
+    summaries.warm_up()

@@ -122,6 +122,12 @@ _TAKEN = (k.EXCLUSIVE, k.ABSENT)
 summarise = compiled(_summarise) or _summarise_plainly
 
 
+def warm_up() -> None:
+    """Compile, or load from the cache, what a change of a node calls."""
+    gpus, node = np.zeros((1, k.GPU_COLUMNS), np.int64), np.zeros(k.NODE_COLUMNS, np.int64)
+    summarise(gpus, node, np.zeros((1, 1), np.int64))
+
+
 def one_kind(models: int) -> bool:
     """Whether the GPUs of a node are of one kind, by the mask of their kinds; False if it cannot tell."""
     return models & (models - 1) == 0 and models != 1 << k.BIT_LIMIT

@@ -35,7 +35,7 @@ class Places:
     def __getattr__(self, name: str) -> Figure:
         figure = self._figures.get(name)
         if figure is None:
-            raise AttributeError(name)
+            raise AttributeError(f"an offer has no {name!r}; a score reads its fields by name")
         found = figure(self._source)
         setattr(self, name, found)
         return found

@@ -22,6 +22,8 @@ KINDS = 70
 PROFILES = 14
 MODES = k.EMPTY, k.EXCLUSIVE, k.MIG, k.MPS, k.TIMESLICE
 
+FORMS = _summarise, _summarise_plainly
+
 
 def gpus_of(*gpus):
     """GPUs as (mode, kind, compute left, MIG state)."""
@@ -179,6 +181,3 @@ def test_a_summary_is_the_same_with_the_compiler_and_without_it(seed):
     briefs = [form(gpus, node, placeable_of()) for form, node in zip(FORMS, nodes, strict=True)]
     assert briefs[0] == briefs[1]
     assert nodes[0].tolist() == nodes[1].tolist()
-
-
-FORMS = _summarise, _summarise_plainly
