@@ -21,7 +21,6 @@ from placement import (
     one_gpu,
     several_gpus,
     summaries,
-    vectorised,
     worth,
 )
 from placement import columns as k
@@ -34,9 +33,10 @@ from placement.policies import Placement
 from placement.policies import offer as offers
 from placement.policies.offer import Score, Scores
 from placement.summaries import may_hold
-from placement.vectorised import MOST_WORKERS, State
-from placement.vectorised_fits import starts_of
-from placement.vectorised_look import looks
+from placement.vectorised.fits import starts_of
+from placement.vectorised.look import looks
+from placement.vectorised.nodes import MOST_WORKERS, State
+from placement.vectorised.nodes import offers as offers_of_nodes
 
 FEW_NODES = 4
 """Up to so many nodes are scored one by one where there is no compiled kernel."""
@@ -260,7 +260,7 @@ class Engine:
     def _many(self, rows: Ints, state: State, ask: Ints, tables: Any, out: Out) -> int:
         rows = np.sort(rows)
         rows = rows.take(starts_of(rows))  # the log may name a node more than once
-        scores, workers, choices = vectorised.offers(rows, state, ask, tables, self.scores)
+        scores, workers, choices = offers_of_nodes(rows, state, ask, tables, self.scores)
         workers = np.minimum(workers, MOST_WORKERS)
         change = int((workers - (out[1][rows] >> 8)).sum())
         out[0][rows], out[1][rows] = scores, workers * 256 + choices

@@ -1,6 +1,6 @@
 """FGD's measure for one node: how much compute the usual requests cannot use, before and after a placement.
 
-Plain Python that numba compiles too; :mod:`placement.vectorised_measures` gives the same integers for many.
+Plain Python that numba compiles too; :mod:`placement.vectorised.measures` gives the same integers for many.
 """
 
 from __future__ import annotations

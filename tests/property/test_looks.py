@@ -9,12 +9,12 @@ import pytest
 from hypothesis import given, settings
 
 from placement import columns as k
-from placement import vectorised_look
 from placement.ask import NO_SCORES, Ask
 from placement.columns import Ints
 from placement.engine import Engine, Way
 from placement.jit import numba
 from placement.policies import Placement
+from placement.vectorised import look
 from tests.property.test_search import COMPILED, POLICIES, PROFILES, Desk, Dice, lenient, seeds
 
 
@@ -105,8 +105,8 @@ def test_many_nodes_at_once_offer_what_each_does(policy, seed):
 def test_a_bounded_look_finds_the_first_that_can_hold_a_request(policy, seed):
     scenes = Scenes(seed, POLICIES[policy])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(vectorised_look, "FIRST_BLOCK", scenes.dice.of(1, 2, 256))
-        patch.setattr(vectorised_look, "MORE", scenes.dice.of(0, 1, 8))
+        patch.setattr(look, "FIRST_BLOCK", scenes.dice.of(1, 2, 256))
+        patch.setattr(look, "MORE", scenes.dice.of(0, 1, 8))
         for _ in range(20):
             (ask, refused), (ways, done) = scenes.ask(), scenes.ways()
             found = empty(ways[0].most + ways[1].most)

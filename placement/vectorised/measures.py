@@ -11,7 +11,7 @@ from placement import columns as k
 from placement import mix as f
 from placement import worth as w
 from placement.columns import Ints
-from placement.vectorised_fits import CUT, SHARED, WHOLE, Fits, Scene
+from placement.vectorised.fits import CUT, SHARED, WHOLE, Fits, Scene
 
 
 def _at_step(amount: Ints, count: int, at: int, mix: Ints) -> Ints:

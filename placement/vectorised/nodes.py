@@ -10,7 +10,7 @@ from placement import columns as k
 from placement.columns import Ints
 from placement.policies.offer import Scores
 from placement.summaries import may_hold_each
-from placement.vectorised_fits import (
+from placement.vectorised.fits import (
     Fits,
     Scene,
     fits_of,
@@ -19,7 +19,7 @@ from placement.vectorised_fits import (
     welcome,
     workers_beside_gpus,
 )
-from placement.vectorised_offers import bare_offers, offers_of_sets, offers_of_shares, whole_offers
+from placement.vectorised.offers import bare_offers, offers_of_sets, offers_of_shares, whole_offers
 
 MOST_WORKERS = 1 << 20
 """More workers than this on one node are not counted."""

@@ -14,8 +14,8 @@ import numpy as np
 from placement import columns as k
 from placement.columns import Ints
 from placement.policies.offer import Scores
-from placement.vectorised import MOST_WORKERS, Found, State, offers_of, which_could
-from placement.vectorised_fits import SHARED
+from placement.vectorised.fits import SHARED
+from placement.vectorised.nodes import MOST_WORKERS, Found, State, offers_of, which_could
 
 FIRST_BLOCK = 2048
 """So many nodes are sifted at first; each next block is twice as large."""

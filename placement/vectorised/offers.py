@@ -13,8 +13,8 @@ import numpy as np
 
 from placement import columns as k
 from placement.columns import Ints
-from placement.vectorised_fits import Fits, Scene
-from placement.vectorised_measures import (
+from placement.vectorised.fits import Fits, Scene
+from placement.vectorised.measures import (
     forgone,
     forgone_bare,
     forgone_whole,
