@@ -28,6 +28,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+if not __package__:
+    # Run as a script, its own folder leads the path, and files there hide packages of the same names.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from bench.arguments import at_least
 from placement.model import CotenantError
 from placement.options import SIGHT
 from placement.policies import policy_named
@@ -210,11 +215,17 @@ def parser() -> argparse.ArgumentParser:
         "--policy", type=policy, default=POLICY, help=f"how places are chosen (default: {POLICY})"
     )
     parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument("--steps", type=int, default=10_000, help="decisions that are timed")
-    parser.add_argument("--loss", type=int, default=1_000, help="decisions compared with the full search")
-    parser.add_argument("--check", type=int, default=10_000, metavar="N", help="decisions that are checked")
+    parser.add_argument("--steps", type=at_least(1), default=10_000, help="decisions that are timed")
+    parser.add_argument(
+        "--loss", type=at_least(0), default=1_000, help="decisions compared with the full search"
+    )
+    parser.add_argument(
+        "--check", type=at_least(0), default=10_000, metavar="N", help="decisions that are checked"
+    )
     parser.add_argument("--exact", action="store_true", help="look at every node for every request")
-    parser.add_argument("--sight", type=int, default=SIGHT, metavar="N", help="nodes of a bounded look")
+    parser.add_argument(
+        "--sight", type=at_least(1), default=SIGHT, metavar="N", help="nodes of a bounded look"
+    )
     parser.add_argument("--without-fast", action="store_true", help="do not use compiled kernels")
     parser.add_argument("--seed", type=int, default=5)
     return parser

@@ -31,6 +31,7 @@ if not __package__:
     # Run as a script, its own folder leads the path, and files there hide packages of the same names.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from bench.arguments import at_least
 from bench.fgd.arrivals import draw_trial
 from bench.fgd.curves import POINTS_PCT, median_curve
 from bench.fgd.experiment import Run, run_trial
@@ -142,7 +143,7 @@ def _settings(parser: argparse.ArgumentParser) -> tuple[Settings, argparse.Names
     parser.add_argument("--workload", action="append", help="of the pod lists there (default: all)")
     parser.add_argument("--policy", default=",".join(POLICIES), help="policies, separated by commas")
     parser.add_argument("--seeds", type=_seeds, default="42-51", help="such as 42-51 or 42,45")
-    parser.add_argument("--processes", type=int, default=os.cpu_count(), help="(default: one a CPU)")
+    parser.add_argument("--processes", type=at_least(1), default=os.cpu_count(), help="(default: one a CPU)")
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="end with 1 if a limit is exceeded")
     given = parser.parse_args()

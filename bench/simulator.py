@@ -26,6 +26,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if not __package__:
+    # Run as a script, its own folder leads the path, and files there hide packages of the same names.
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
+
+from bench.arguments import at_least
+
+if not __package__:
     # Run as a script, its own folder leads the path, and this file would hide the package of the same name.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
@@ -186,8 +192,8 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a limit is exceeded")
     parser.add_argument("--policy", default=",".join(POLICIES), help="names, separated by commas")
-    parser.add_argument("--limit", type=int, help="only the first jobs")
-    parser.add_argument("--repeat", type=int, default=1, help="take the fastest of so many runs")
+    parser.add_argument("--limit", type=at_least(1), help="only the first jobs")
+    parser.add_argument("--repeat", type=at_least(1), default=1, help="take the fastest of so many runs")
     parser.add_argument("--without-fast", action="store_true", help="do not use compiled kernels")
     arguments = parser.parse_args()
     if not (arguments.data / TRACE).is_file():

@@ -92,9 +92,9 @@ def _make_walk(  # noqa: C901 - one loop
 
     ``most`` 0: the given rows, scored in place; gives the change of the sum of workers.  Else: nodes (among
     ``rows``, if there are any) from ``begin`` on, ``done`` of which have been seen, until so many feasible
-    ones are found; before them those of ``own``, likewise.  Gives how many are found, how many of them among
-    ``own``, how many have been seen, and which is the best.  Arguments are one by one: the call would take
-    longer with tuples of arrays.
+    ones are found, and before them those of ``own``, likewise; their infos are choices alone.  Gives how many
+    are found, how many of them among ``own``, how many have been seen, and which is the best.  Arguments are
+    one by one: the call would take longer with tuples of arrays.
     """
     score, within = scores_of
 
@@ -148,7 +148,7 @@ def _make_walk(  # noqa: C901 - one loop
                             lowest, best = value, count
                         found[count] = i
                         scores[count] = value
-                        infos[count] = workers * 256 + choice
+                        infos[count] = choice
                         count += 1
             if not beside:
                 done = seen

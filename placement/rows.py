@@ -32,7 +32,7 @@ class Seen:
     """What a bounded look has found: ``mine`` of the nodes on the first way.
 
     Attributes:
-        found: rows, scores and infos (see engine.Out) of the nodes.
+        found: rows, scores and infos of the nodes (see engine.Out; without the workers).
         done: how many nodes of the second way have been looked at; best: index of the best, -1 if unknown.
     """
 

@@ -25,6 +25,7 @@ class Scene:
     Attributes:
         rows: int64 [nodes]; gpus: all GPUs of the cluster; node: int64 [nodes, columns], of these rows.
         ask: the entries of the request; scores: a policy's, which take figures that are arrays.
+        counts: whether it matters how many workers fit.
     """
 
     rows: Ints
@@ -33,6 +34,7 @@ class Scene:
     ask: list[int]
     tables: tuple[Any, ...]
     scores: tuple[Any, Any]
+    counts: bool = True
 
     def every_gpu(self) -> Ints:
         """All GPUs of these nodes, int64 [nodes, slots, columns]."""
@@ -53,7 +55,7 @@ class Fits:
         node: where the node stands in the scene; slot, rank: int64 [pairs].
         gpu, term: the columns of the GPU and of the terms, int64 [columns, pairs].
         cut: the occupancy of a GPU with the slices, None if none are asked for.
-        left: compute left on the GPU; room: how many such shares fit.
+        left: compute left on the GPU; room: how many such shares fit, None if that does not matter.
         alike: for how many GPUs of the node in a row this one stands, None if each for itself.
     """
 
@@ -64,7 +66,7 @@ class Fits:
     term: Ints
     cut: Ints | None
     left: Ints
-    room: Ints
+    room: Ints | None
     alike: Ints | None
 
     def some(self, which: Ints) -> Fits:
@@ -72,8 +74,9 @@ class Fits:
         where = self.node.take(which), self.slot.take(which), self.rank.take(which)
         columns = self.gpu.take(which, 1), self.term.take(which, 1)
         cut = None if self.cut is None else self.cut.take(which)
+        room = None if self.room is None else self.room.take(which)
         alike = None if self.alike is None else self.alike.take(which)
-        return Fits(*where, *columns, cut, self.left.take(which), self.room.take(which), alike)
+        return Fits(*where, *columns, cut, self.left.take(which), room, alike)
 
 
 def starts_of(groups: Ints) -> Ints:
@@ -119,7 +122,9 @@ def fits_of(scene: Scene, *, first_alone: bool) -> Fits:
     gpu, term = gpu.take(some, 0).T, term.take(some, 0).T
     cut = None if cut is None else cut.take(some)
     alike = None if runs is None else runs.take(places.take(some))
-    return Fits(node, slot, rank, gpu, term, cut, *_left_and_room(scene, rank, gpu, term), alike)
+    left = _left(scene, rank, gpu, term)
+    room = _room(scene, rank, gpu, term) if scene.counts else None
+    return Fits(node, slot, rank, gpu, term, cut, left, room, alike)
 
 
 def _lead_alone(scene: Scene, modes: Ints, is_open: Any) -> Ints | None:
@@ -133,6 +138,8 @@ def _lead_alone(scene: Scene, modes: Ints, is_open: Any) -> Ints | None:
     is_open[:, 1:][behind] = 0
     leads = np.ones(modes.shape, np.bool_)
     np.logical_not(behind, out=leads[:, 1:])
+    if not scene.counts:
+        return None
     first = leads.reshape(-1).nonzero()[0]
     runs = np.zeros(leads.size, np.int64)
     runs[first[:-1]] = first[1:] - first[:-1]
@@ -173,25 +180,38 @@ def _with_room_beside(gpu: Ints, ask: list[int], term: Ints) -> Bools:
     return room
 
 
-def _left_and_room(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> tuple[Ints, Ints]:
-    """Compute left on each GPU after a share, and how many such shares fit."""
+def _left(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> Ints:
+    """Compute left on each GPU after a share."""
     offered = scene.ask[k.OFFERED]
-    if offered & SHARED:
-        milli, memory = term[k.MILLI], term[k.MEMORY]
-        left, room = gpu[k.FREE_MILLI] - milli, gpu[k.FREE_MILLI] // milli
-        np.minimum(room, gpu[k.FREE_MEMORY] // np.maximum(memory, 1), out=room, where=memory > 0)
-        np.minimum(room, term[k.CLIENT_LIMIT] - gpu[k.CLIENTS], out=room)
+    if not offered & SHARED:
+        left: Ints = np.zeros(len(rank), np.int64)
     else:
-        left, room = np.zeros(len(rank), np.int64), np.ones(len(rank), np.int64)
-    if offered & WHOLE and offered & SHARED:
-        whole = rank == k.EXCLUSIVE_RANK
-        left[whole], room[whole] = 0, 1
+        left = gpu[k.FREE_MILLI] - term[k.MILLI]
+        if offered & WHOLE:
+            left[rank == k.EXCLUSIVE_RANK] = 0
     if offered & CUT:
         mig = slice(None) if offered == CUT else (rank == k.MIG_RANK).nonzero()[0]
-        state, slices = gpu[k.MIG_STATE, mig], term[k.SLICES, mig]
-        left[mig] = (slices - (state >> 8 & 7) - term[k.CUT, mig]) * 1000 // slices
-        room[mig] = scene.tables[3][gpu[k.MODEL, mig], state, term[k.PROFILE, mig]]
-    return left, room
+        slices = term[k.SLICES, mig]
+        left[mig] = (slices - (gpu[k.MIG_STATE, mig] >> 8 & 7) - term[k.CUT, mig]) * 1000 // slices
+    return left
+
+
+def _room(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> Ints:
+    """How many such shares fit on each GPU."""
+    offered = scene.ask[k.OFFERED]
+    if not offered & SHARED:
+        room: Ints = np.ones(len(rank), np.int64)
+    else:
+        memory = term[k.MEMORY]
+        room = gpu[k.FREE_MILLI] // term[k.MILLI]
+        np.minimum(room, gpu[k.FREE_MEMORY] // np.maximum(memory, 1), out=room, where=memory > 0)
+        np.minimum(room, term[k.CLIENT_LIMIT] - gpu[k.CLIENTS], out=room)
+        if offered & WHOLE:
+            room[rank == k.EXCLUSIVE_RANK] = 1
+    if offered & CUT:
+        mig = slice(None) if offered == CUT else (rank == k.MIG_RANK).nonzero()[0]
+        room[mig] = scene.tables[3][gpu[k.MODEL, mig], gpu[k.MIG_STATE, mig], term[k.PROFILE, mig]]
+    return room
 
 
 def welcome(scene: Scene, fits: Fits) -> Fits:

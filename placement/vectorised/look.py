@@ -14,8 +14,8 @@ import numpy as np
 from placement import columns as k
 from placement.columns import Ints
 from placement.policies.offer import Scores
-from placement.vectorised.fits import SHARED
-from placement.vectorised.nodes import MOST_WORKERS, Found, State, offers_of, which_could
+from placement.vectorised.fits import SHARED, Scene
+from placement.vectorised.nodes import Found, State, offers_of, which_could
 
 FIRST_BLOCK = 2048
 """So many nodes are sifted at first; each next block is twice as large."""
@@ -32,7 +32,7 @@ Query = tuple[State, Ints, Any]
 def looks(several: Sequence[tuple[Place, Any]], query: Query, scores: Scores) -> list[tuple[int, int]]:
     """Look for nodes at several places at once: one look costs hardly less than all.
 
-    Each place comes with the arrays that take the rows, scores and infos of as many nodes as are wanted.
+    Each place comes with the arrays that take the rows, scores and choices of as many nodes as are wanted.
     Gives for each how many were found, and how many have been seen by now, as if it were alone.
     """
     state, ask, tables = query
@@ -41,7 +41,8 @@ def looks(several: Sequence[tuple[Place, Any]], query: Query, scores: Scores) ->
     while going := [one for one in every if not one.over]:
         rows = [one.next_rows(state, entries) for one in going]
         together = rows[0] if len(rows) == 1 else np.concatenate(rows)
-        offered = offers_of(together, state, entries, tables, scores)
+        nodes = state[1].take(together, 0)
+        offered = offers_of(Scene(together, state[0], nodes, entries, tables, scores, counts=False))
         begin = 0
         for one, some in zip(going, rows, strict=True):
             end = begin + len(some)
@@ -103,11 +104,11 @@ class _Look:
 
     def enter(self, rows: Ints, offered: Found) -> None:
         """Enter those of the next rows that have room."""
-        scores, workers, choices = offered
+        scores, _workers, choices = offered
         fits = (scores != k.BAD).nonzero()[0][: self._wanted - self.count]
         here = slice(self.count, self.count + len(fits))
         self._found[0][here], self._found[1][here] = rows.take(fits), scores.take(fits)
-        self._found[2][here] = np.minimum(workers.take(fits), MOST_WORKERS) * 256 + choices.take(fits)
+        self._found[2][here] = choices.take(fits)
         self.count += len(fits)
         if self.count == self._wanted:
             self.done = int(self._passed[fits[-1]]) + 1

@@ -38,7 +38,8 @@ def offers(rows: Ints, state: State, ask: Ints, tables: tuple[Any, ...], scores:
     could = which_could(rows, state[2].take(rows), state[1], entries)
     found = _nothing(len(rows))
     if len(could):
-        some = offers_of(rows.take(could), state, entries, tables, scores)
+        rows = rows.take(could)
+        some = offers_of(Scene(rows, state[0], state[1].take(rows, 0), entries, tables, scores))
         for column, values in zip(found, some, strict=True):
             column[could] = values
     return found
@@ -52,17 +53,18 @@ def which_could(rows: Ints, briefs: Ints, nodes: Ints, ask: list[int]) -> Ints:
     return could.take(has_room_beside(nodes.take(rows.take(could), 0), ask).nonzero()[0])
 
 
-def offers_of(rows: Ints, state: State, ask: list[int], tables: tuple[Any, ...], scores: Scores) -> Found:
-    """What nodes offer that are not ruled out beforehand."""
-    if not len(rows):
+def offers_of(scene: Scene) -> Found:
+    """What nodes offer that are not ruled out beforehand; no workers where these do not count."""
+    ask, count = scene.ask, len(scene.rows)
+    if not count:
         return _nothing(0)
-    scene = Scene(rows, state[0], state[1].take(rows, 0), ask, tables, scores)
-    workers = workers_beside_gpus(scene.node, ask)
     if ask[k.GPUS] == 0:
-        values: Ints = np.zeros(len(rows), np.int64) + scene.scores[0](bare_offers(scene))
-        return values, workers, np.zeros(len(rows), np.int64)
+        values: Ints = np.zeros(count, np.int64) + scene.scores[0](bare_offers(scene))
+        return values, workers_beside_gpus(scene.node, ask), np.zeros(count, np.int64)
     values, shares, choices = (_best_gpu if ask[k.GPUS] == 1 else _best_set)(scene)
-    return values, np.minimum(workers, shares), choices
+    if scene.counts:
+        shares = np.minimum(workers_beside_gpus(scene.node, ask), shares)
+    return values, shares, choices
 
 
 def _nothing(count: int) -> Found:
@@ -74,8 +76,9 @@ def _best_gpu(scene: Scene) -> Found:
     best, shares, choices = _nothing(len(scene.node))
     fits = fits_of(scene, first_alone=True)
     if len(fits.node):
-        nodes, room = _room(fits, several=len(scene.ranks) > 1)
-        shares[nodes] = room
+        if fits.room is not None:
+            nodes, room = _room(fits, fits.room, several=len(scene.ranks) > 1)
+            shares[nodes] = room
         fits = welcome(scene, fits)
     if not len(fits.node):
         return best, shares, choices
@@ -94,9 +97,9 @@ def _best_gpu(scene: Scene) -> Found:
     return best, shares, choices
 
 
-def _room(fits: Fits, *, several: bool) -> tuple[Ints, Ints]:
+def _room(fits: Fits, room: Ints, *, several: bool) -> tuple[Ints, Ints]:
     """Which nodes have room, and for how many shares, if all were of the mode of which most fit on a GPU."""
-    node, room, alike = fits.node, fits.room, fits.alike
+    node, alike = fits.node, fits.alike
     if several:
         starts = starts_of(node * k.SLOTS + fits.slot)
         node, room = node.take(starts), np.maximum.reduceat(room, starts)
@@ -116,10 +119,11 @@ def _best_set(scene: Scene) -> Found:
         nodes = _with_enough(fits, wanted)
         if not len(nodes):
             continue
-        in_all = np.zeros(len(best), np.int64)
-        some = starts_of(fits.node)
-        in_all[fits.node[some]] = np.add.reduceat(fits.room, some)
-        shares[nodes] += in_all[nodes] // wanted
+        if fits.room is not None:
+            in_all = np.zeros(len(best), np.int64)
+            some = starts_of(fits.node)
+            in_all[fits.node[some]] = np.add.reduceat(fits.room, some)
+            shares[nodes] += in_all[nodes] // wanted
         fits = welcome(scene, fits)
         nodes = _with_enough(fits, wanted)
         if not len(nodes):

@@ -67,8 +67,8 @@ class Scenes:
         found: list[tuple[int, ...]] = []
         while done < len(rows) and len(found) < way.most:
             row = rows[(way.begin + done) % len(rows)]
-            score, workers, choice = self.one(row, ask, refused)
-            found += [(row, score, workers * 256 + choice)] if score != k.BAD else []
+            score, _workers, choice = self.one(row, ask, refused)
+            found += [(row, score, choice)] if score != k.BAD else []
             done += 1
         return found, done
 

@@ -258,3 +258,13 @@ def test_a_policy_that_does_not_exist_is_refused_before_anything_runs(monkeypatc
     with pytest.raises(SystemExit):
         decisions.main()
     assert "policy 'hope' is unknown" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("option", "value", "least"),
+    [("steps", "0", 1), ("steps", "x", 1), ("loss", "-1", 0), ("check", "1.5", 0), ("sight", "0", 1)],
+)
+def test_numbers_that_make_no_sense_are_refused_before_anything_runs(option, value, least, capsys):
+    with pytest.raises(SystemExit):
+        decisions.parser().parse_args([f"--{option}={value}"])
+    assert f"{value!r}: write a whole number of at least {least}" in capsys.readouterr().err
