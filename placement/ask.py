@@ -150,6 +150,8 @@ class Demand:
     ask: Ask | None = None
     rows: Ints | None = None
     lifetime: int = 0
+    number: int = k.STRANGER
+    """The asker's, as :meth:`placement.cluster.Cluster.tenant_number` gives it."""
 
 
 def compile_ask(

@@ -25,8 +25,6 @@ from placement.lodgings import Holder, Lodging, Tenancy
 from placement.mix import Mix
 from placement.model import WHOLE_GPU_MILLI, Assignment, Gpu, Mode, Node, NotFound, Share, StateError
 from placement.model.hardware import each_gpu_once
-from placement.neighbourhood import NeighbourhoodTable
-from placement.partition import MigGeometry
 from placement.summaries import ONE_EMPTY, one_kind, summarise
 
 _key = attrgetter("key")
@@ -42,6 +40,8 @@ class Cluster:
             briefs: int64 [nodes], see :mod:`placement.summaries`.
             Rows are in the order of node ids, memory in bytes, compute in thousandths of a GPU.  The column
             USABLE is kept if ``usable``.
+        kinds: model and memory of each kind of GPU, by its number in the MODEL column; geometries: the MIG
+            geometry of each; neighbourhoods: the sets of residents by number.
         members: the node of each row; announced: the nodes as they were given, in the same order: one that
             names a GPU which is taken to be elsewhere has more GPUs there than among the members.
         log: which rows have changed; generation: grows when rows or kinds of GPUs are others than before.
@@ -51,6 +51,8 @@ class Cluster:
         self, mix: Mix = (), belief: InterferenceModel | None = None, *, usable: bool = True
     ) -> None:
         self.figures = Figures(mix, usable=usable)
+        self.kinds, self.geometries = self.figures.kinds, self.figures.geometries
+        self.neighbourhoods = self.figures.neighbourhoods
         self.members: list[Node] = []
         self.announced: list[Node] = []
         self.isolated_gpus = 0
@@ -74,21 +76,6 @@ class Cluster:
     def state(self) -> tuple[Ints, Ints, Ints]:
         """The arrays of GPUs, nodes and briefs."""
         return self.gpus, self.nodes, self.briefs
-
-    @property
-    def kinds(self) -> list[tuple[str, int | None]]:
-        """Model and memory of each kind of GPU, by its number in the MODEL column."""
-        return self.figures.kinds
-
-    @property
-    def geometries(self) -> list[MigGeometry | None]:
-        """The MIG geometry of each kind of GPU."""
-        return self.figures.geometries
-
-    @property
-    def neighbourhoods(self) -> NeighbourhoodTable:
-        """The sets of residents by number."""
-        return self.figures.neighbourhoods
 
     @property
     def mix_tables(self) -> Ints:
@@ -228,9 +215,9 @@ class Cluster:
         """The number of a tenant in the TENANT column."""
         return self._tenant_numbers.setdefault(tenant, len(self._tenant_numbers))
 
-    def own_rows(self, tenant: str, *, alone: bool) -> Ints:
+    def own_rows(self, tenant: int, *, alone: bool) -> Ints:
         """Nodes with a shared GPU that a tenant has for itself: of its own will, or ``alone`` in any way."""
-        return self._dedicated.rows(self.tenant_number(tenant), self._row, by_will=not alone)
+        return self._dedicated.rows(tenant, self._row, by_will=not alone)
 
     # -- shares --------------------------------------------------------------------------------------------
 

@@ -16,7 +16,7 @@ MAX_CROWDS = 1 << 16
 """Requests that nobody alive makes are forgotten beyond about so many."""
 
 _KEPT_BY_IDENTITY = 4096
-_NOTHING = Request(gpus=0)
+_NOBODY = None, Request(gpus=0), 0, None
 
 _Key = tuple[Request, str | None, int]
 """A request, the name of the profile that goes with it, and the lifetime of the job where that is weighed."""
@@ -34,28 +34,31 @@ class Demands:
         self.alive = 0
         """How many jobs are alive."""
         self._demands: dict[tuple[Crowd, str | None], Demand] = {}
-        self._latest: tuple[_Key, Crowd] = ((_NOTHING, None, 0), Crowd())
+        self._latest: tuple[Job | None, Request, int, Crowd | None] = _NOBODY
         self._recent: dict[tuple[int, str | None, str | None, int], Demand] = {}
         self._asks: dict[_Key, Ask] = {}
 
     def demand(self, job: Job, profile: Profile | None) -> Demand:
         """The demand of a job's worker; the tenant counts only where somebody isolates."""
-        request = self._placement.asks(job)
+        entered, request, lifetime, crowd = self._latest
+        if job is not entered:
+            request, lifetime, crowd = self._placement.asks(job), self._lifetime(job), None
         isolates = self._cluster.isolated_gpus or request.isolation is Isolation.TENANT
         asker = job.tenant if isolates else None
         # Hashing a request costs more than a look: the very same object is recognised by its identity.
-        lifetime = self._lifetime(job)
         same = (id(request), job.profile, asker, lifetime)
         demand = self._recent.get(same)
         if demand is not None and demand.request is request and demand.profile is profile:
             return demand
-        crowd = self._crowd((request, job.profile, lifetime))
+        if crowd is None:
+            crowd = self._crowd((request, job.profile, lifetime))
         key = crowd, asker
         demand = self._demands.get(key)
         if demand is None or demand.profile is not profile:
             while len(self._demands) >= MAX_ASKS:
                 del self._demands[next(iter(self._demands))]
-            demand = Demand(request, profile, asker, crowd, lifetime=lifetime)
+            number = k.STRANGER if asker is None else self._cluster.tenant_number(asker)
+            demand = Demand(request, profile, asker, crowd, lifetime=lifetime, number=number)
             self._demands[key] = demand
         if demand.request is request:
             if len(self._recent) >= _KEPT_BY_IDENTITY:
@@ -65,16 +68,16 @@ class Demands:
 
     def entered(self, job: Job) -> None:
         """A job is alive from now on: requests that several live jobs make are worth a row of scores."""
-        self._crowd((self._placement.asks(job), job.profile, self._lifetime(job))).size += 1
+        request, lifetime = self._placement.asks(job), self._lifetime(job)
+        crowd = self._crowd((request, job.profile, lifetime))
+        crowd.size += 1
         self.alive += 1
+        self._latest = job, request, lifetime, crowd
 
     def _lifetime(self, job: Job) -> int:
         return int(job.lifetime) if self._placement.weighs_lifetimes else 0
 
     def _crowd(self, key: _Key) -> Crowd:
-        (request, profile, lifetime), crowd_then = self._latest
-        if request is key[0] and profile == key[1] and lifetime == key[2]:
-            return crowd_then
         crowd = self._crowds.get(key)
         if crowd is None:
             if len(self._crowds) >= self._most_crowds:
@@ -83,7 +86,6 @@ class Demands:
                 self._most_crowds = 2 * len(self._crowds) + MAX_CROWDS
                 self.forget()
             crowd = self._crowds[key] = Crowd()
-        self._latest = key, crowd
         return crowd
 
     def left(self, job: Job) -> None:
@@ -98,6 +100,7 @@ class Demands:
         self._demands.clear()
         self._recent.clear()
         self._asks.clear()
+        self._latest = _NOBODY
 
     def compiled(self, demand: Demand) -> Ask:
         """The compiled request of a demand."""

@@ -231,7 +231,7 @@ def _gpu_codes(search: Search, demand: Demand, rank: int, gpus: Ints) -> Ints:
         if broken is not None:
             code[gpus[:, k.NEIGHBOURHOOD] == number] = _CODE[broken]
     if rank in (k.MPS_RANK, k.TIMESLICE_RANK):
-        _share_codes(code, gpus, term, (search.number_of(demand.asker), bool(ask.entries[k.ISOLATING])))
+        _share_codes(code, gpus, term, (demand.number, bool(ask.entries[k.ISOLATING])))
     if rank == k.MIG_RANK:
         after = search.mig_after[gpus[:, k.MODEL], gpus[:, k.MIG_STATE], term[:, k.PROFILE]]
         code[after < 0] = _CODE[Reason.MIG_GEOMETRY]

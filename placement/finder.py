@@ -53,14 +53,10 @@ class Finder:
         self._company = company
         self._options = options
 
-    def number_of(self, asker: str | None) -> int:
-        """The number of a tenant who asks, or of nobody's."""
-        return k.STRANGER if asker is None else self._cluster.tenant_number(asker)
-
     def fits_on(self, who: Worker, row: int) -> bool:
         """Whether a worker fits on that node now."""
         while True:
-            near = self._rows.aside(who.ask, self.number_of(who.demand.asker), [row])[0]
+            near = self._rows.aside(who.ask, who.demand.number, [row])[0]
             if near[0] == k.BAD:
                 return False
             if self.welcome(who.ask, self.spot(near, who, noisy=False)):
@@ -72,7 +68,7 @@ class Finder:
         count = len(self._cluster.members) if demand.rows is None else len(within)
         begin = draw(self._options.seed, sequence, 0, count) if count else 0
         way, own = Way(within, begin, self._options.sight), self._own_way(demand, sequence)
-        return Sight(self._rows, ask, self.number_of(demand.asker), way, own)
+        return Sight(self._rows, ask, demand.number, way, own)
 
     def _own_way(self, demand: Demand, sequence: int) -> Way:
         """Places where the asker may take what strangers may not; some at first unless all shall be seen."""
@@ -87,20 +83,20 @@ class Finder:
         way = self._own_way(demand, sequence)
         if not way.most:
             return None
-        own = Sight(self._rows, ask, self.number_of(demand.asker), way, grows=True)
+        own = Sight(self._rows, ask, demand.number, way, grows=True)
         own.widen()
         return own
 
     def own(self, ask: Ask, demand: Demand) -> list[Near]:
         """Nodes where a tenant may take what strangers may not, as the tenant sees them."""
         rows = self.own_rows(demand).tolist()
-        return self._rows.aside(ask, self.number_of(demand.asker), rows) if rows else []
+        return self._rows.aside(ask, demand.number, rows) if rows else []
 
     def own_rows(self, demand: Demand) -> Ints:
         """Nodes where a tenant may take what strangers may not, in order."""
         if demand.asker is None or not demand.request.modes & SHARED_MODES:
             return NO_SCORES
-        own = self._cluster.own_rows(demand.asker, alone=demand.request.isolation is Isolation.TENANT)
+        own = self._cluster.own_rows(demand.number, alone=demand.request.isolation is Isolation.TENANT)
         return own if demand.rows is None or not len(own) else np.intersect1d(own, demand.rows)
 
     def of_all(self, who: Worker) -> Spot | None:
@@ -198,7 +194,7 @@ class Finder:
                 pick = equal[draw(self._options.seed, who.sequence, who.worker, len(equal))]
                 return self.spot(pick, who)
             for place in refused:
-                again = self._rows.aside(who.ask, self.number_of(who.demand.asker), [place[1]])[0]
+                again = self._rows.aside(who.ask, who.demand.number, [place[1]])[0]
                 if again[0] == k.BAD:
                     del places[place[1]]
                 else:
@@ -211,7 +207,7 @@ class Finder:
         rank = choice_of(near[2])[0]
         if not ask.plain[k.GPUS] or rank == k.EXCLUSIVE_RANK or not self._company.matters(ask):
             return True
-        slots = self._rows.slots(ask, self.number_of(who.demand.asker), near[1], rank)
+        slots = self._rows.slots(ask, who.demand.number, near[1], rank)
         welcome = self.welcome(ask, Spot(near[1], rank, slots))
         return welcome and len(slots) >= ask.plain[k.GPUS]
 
@@ -238,7 +234,7 @@ class Finder:
         if rank == k.EXCLUSIVE_RANK:
             slots = self._rows.empty_slots(ask, row)
         else:
-            slots = self._rows.slots(ask, self.number_of(who.demand.asker), row, rank)
+            slots = self._rows.slots(ask, who.demand.number, row, rank)
         if noisy and slots:
             first = draw(self._options.seed ^ 1, who.sequence, who.worker, len(slots))
             slots = sorted((slots[first:] + slots[:first])[:wanted])

@@ -15,10 +15,12 @@ def _mix(value: int) -> int:
     return value ^ (value >> 31)
 
 
-_mix_once = functools.lru_cache(maxsize=64)(_mix)
-"""For what is mixed again and again: there are few seeds."""
+@functools.lru_cache(maxsize=64)
+def _mixed_seed(seed: int) -> int:
+    """There are few seeds, and each is mixed again and again."""
+    return _mix(seed & _MASK)
 
 
 def draw(seed: int, sequence: int, worker: int, choices: int) -> int:
     """A number from 0 to ``choices`` - 1 that depends on all arguments."""
-    return _mix(_mix(_mix_once(seed & _MASK) ^ sequence) ^ worker) % choices
+    return _mix(_mix(_mixed_seed(seed) ^ sequence) ^ worker) % choices

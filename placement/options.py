@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from placement.mix import Mix
 from placement.model import InvalidSpec
 
-SIGHT = 32
+SIGHT = 24
 """A window of a bounded look holds so many nodes that could hold the request."""
 
 OWN_SIGHT = 8

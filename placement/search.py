@@ -82,7 +82,8 @@ class Search:
 
     def ask_of(self, demand: Demand) -> Ask:
         """The compiled request of a demand."""
-        self.catch_up()
+        if self._generation != self.cluster.generation:
+            self.catch_up()
         return self._demands.compiled(demand)
 
     def catch_up(self) -> None:
@@ -125,10 +126,6 @@ class Search:
         """Occupancies with a bundle of slices, int16 [kinds, states, bundles], -1 where it does not fit."""
         return self._rows.mig_after
 
-    def number_of(self, asker: str | None) -> int:
-        """The number of a tenant who asks, or of nobody's."""
-        return self._finder.number_of(asker)
-
     def objection(self, ask: Ask, rank: int, number: int) -> Reason | None:
         """Why a request may not join a neighbourhood in a mode, None if it may."""
         if rank == k.EXCLUSIVE_RANK or not self._company.matters(ask):
@@ -137,7 +134,7 @@ class Search:
 
     def score_on(self, demand: Demand, row: int) -> int | None:
         """The score of a node for a demand, promises aside; None if it cannot hold it."""
-        score = self._rows.aside(self.ask_of(demand), self.number_of(demand.asker), [row])[0][0]
+        score = self._rows.aside(self.ask_of(demand), demand.number, [row])[0][0]
         return None if score == k.BAD else score
 
     def workers_that_fit(self, demand: Demand) -> int:
@@ -208,6 +205,8 @@ class Search:
         A gang that shall be together is tried in each domain with room for it, see :mod:`placement.gangs`.
         If it does not fit where each worker takes its best place, all of one mode may.
         """
+        if job.workers == 1:
+            return tuple(self._place_workers(holder, demand, job)) or None
         for attempt in self._attempts(demand, job):
             placed = self._place_workers(holder, attempt, job)
             if len(placed) == job.workers:

@@ -84,6 +84,8 @@ def coupling_of(model: InterferenceModel, gpu_model: str, resident: Resident) ->
     if found is None:
         return None
     (presses, presses_2), (senses, senses_2) = found.pressure, found.sensitivity
+    if type(presses) is type(presses_2) is type(senses) is type(senses_2) is int:
+        return found
     try:  # a model of somebody else's may compute fractions
         return Coupling((int(presses), int(presses_2)), (int(senses), int(senses_2)))
     except (ValueError, OverflowError) as problem:

@@ -46,7 +46,7 @@ def content(cluster: Cluster) -> list[Any]:
                 told.append(tenants.get(int(figures[k.TENANT]), int(figures[k.TENANT])))
             told.append(cluster.residents(gpu.uuid))
             told.append(cluster.resident_jobs(gpu.uuid))
-    for tenant in ("red", "blue"):
+    for tenant in map(cluster.tenant_number, ("red", "blue")):
         told += [sorted(cluster.own_rows(tenant, alone=alone)) for alone in (False, True)]
     return told
 
