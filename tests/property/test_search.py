@@ -44,6 +44,7 @@ KINDS = (
     ("P100-SXM2-16GB", 16 * GIB),
     ("G2", None),
 )
+SIZES = 0, 1, 1, 2, 3, 4, 8
 PROFILES = (
     None,
     None,
@@ -84,7 +85,7 @@ class Dice(random.Random):
     def node(self, name: str, *, mixed: bool = False) -> Node:
         """A node of any size, of one kind of GPU unless ``mixed``."""
         kinds = [self.of(*KINDS), self.of(*KINDS)] if mixed else [self.of(*KINDS)]
-        count = self.of(0, 1, 1, 2, 3, 4, 8)
+        count = self.of(*SIZES)
         gpus = tuple(Gpu(f"{name}/{j}", *self.of(*kinds)) for j in range(count))
         limited = self.random() < 0.5
         return Node(name, gpus, self.of(4000, 9000) if limited else None, 8 * GIB if limited else None)
@@ -249,6 +250,25 @@ def test_the_exact_search_takes_the_best_of_all_places(policy, few, seed):
 @given(seed=seeds, sight=st.integers(1, 3))
 def test_the_bounded_search_takes_the_best_of_the_first_places_in_sight(policy, seed, sight):
     Desk(seed, POLICIES[policy], sight=sight).run(25)
+
+
+class Storied(Cluster):
+    """Has seen more kinds of GPUs than there are bits for, before the first node of today."""
+
+    def __init__(self, *about: Any) -> None:
+        super().__init__(*about)
+        gone = [Gpu(f"gone/{i}", "A100-SXM4-80GB", 70 * GIB + i) for i in range(64)]
+        self.set_nodes([Node("gone", tuple(gone))])
+
+
+@pytest.mark.parametrize("sight", [None, 2])
+@settings(lenient, max_examples=4)
+@given(seed=seeds)
+def test_more_kinds_of_gpus_than_there_are_bits_and_the_largest_nodes(sight, seed):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(f"{__name__}.Cluster", Storied)
+        patch.setattr(f"{__name__}.SIZES", (0, 1, 5, 64))
+        Desk(seed, POLICIES["best-fit"], sight=sight).run(25)
 
 
 @pytest.mark.timeout(240)  # compiling takes seconds, on a busy machine many
