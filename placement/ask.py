@@ -276,7 +276,7 @@ def newcomer_of(ask: Ask, need: Need) -> Neighbour:
 Geometries = tuple[MigGeometry | None, ...]
 
 
-@functools.lru_cache(maxsize=64)
+@functools.lru_cache(maxsize=8)
 def slice_tables(geometries: Geometries) -> tuple[Any, Any]:
     """MIG tables of some kinds [kinds, states, bundles]: the state after a bundle (int16), and room (int8).
 

@@ -234,19 +234,18 @@ class Engine:
         """Whether so many rows are looked at by the plain functions, which like nested lists for tables."""
         return self._walk is None and rows <= FEW_NODES
 
-    def rescore(self, rows: Any, state: State, ask: Ints, tables: Any, out: Out) -> int:
+    def rescore(self, rows: Ints, state: State, ask: Ints, tables: Any, out: Out) -> int:
         """Score rows into ``out``; returns the change of the sum of workers."""
         if self._walk is not None:
-            some = np.asarray(rows, np.int64)
-            return self._walk(_NO_ROWS, some, _IN_PLACE, *state, ask, *tables, self._noted, *out)[0]
+            return self._walk(_NO_ROWS, rows, _IN_PLACE, *state, ask, *tables, self._noted, *out)[0]
         if not self.looks_plainly(len(rows)):
-            return self._many(np.asarray(rows, np.int64), state, ask, tables, out)
+            return self._many(rows, state, ask, tables, out)
         change = 0
-        plain_ask = ask.tolist()
-        for row in rows:
-            value, workers, choice = self.offer(row, state, plain_ask, tables)
-            change += workers - (int(out[1][row]) >> 8)
-            out[0][row], out[1][row] = value, workers * 256 + choice
+        (scores, infos), entries = out, ask.tolist()
+        for row in rows.tolist():
+            value, workers, choice = self.offer(row, state, entries, tables)
+            change += workers - (infos.item(row) >> 8)
+            scores[row], infos[row] = value, workers * 256 + choice
         return change
 
     def offer(self, row: int, state: State, ask: Any, tables: Any) -> tuple[int, int, int]:
