@@ -1,8 +1,8 @@
 """A bounded look: the first so many nodes that could hold a request, from one drawn for the job on.
 
 The workers of a job are offered one window of nodes after the other; each takes the best place of the
-window, and the next window is opened when nothing in the last will do.  What has been refused in the past
-does not decide what is in sight, so that nobody's answer depends on who has asked before.
+window, and the next window, twice as large, is opened when nothing in the last will do.  What has been
+refused in the past does not decide what is in sight, so that nobody's answer depends on who has asked before.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Sight:
 
     Attributes:
         asker: the number of the tenant who asks.
-        way: where the windows lie.
+        way: where the windows lie, and how large the next is.
         own: places where the asker may take what strangers may not, beside every window.
         grows: whether what is in sight stays there when the next window is opened.
         nodes: the rows in sight, those of ``own`` before those of the window.
@@ -45,7 +45,7 @@ class Sight:
     _best: int = -1
 
     def widen(self) -> bool:
-        """Open the next window; False if all nodes have been seen."""
+        """Open the next window, twice as large; False if all nodes have been seen."""
         if self._done >= (len(self.way.rows) or self.rows.count):
             return False
         if not self._done:
@@ -60,6 +60,7 @@ class Sight:
             self.nodes, self._scores, self._infos = both
             self._best = -1
         self._done = seen.done
+        self.way = Way(self.way.rows, self.way.begin, 2 * self.way.most)
         return True
 
     @property

@@ -83,7 +83,17 @@ class PlainView:
             if self._could(node_id):
                 self.window.add(node_id)
                 found += 1
+        self.size *= 2
         return True
+
+
+def _more_and_more(count: int) -> Iterator[int]:
+    """One, two more, four more and so on until all are seen; once at least."""
+    seen, more = min(count, 1), 2
+    yield seen
+    while seen < count:
+        seen, more = min(seen + more, count), 2 * more
+        yield seen
 
 
 class PlainSearch:
@@ -133,7 +143,7 @@ class PlainSearch:
                 return self.best(asked, every, worker)
             own = PlainView(self, asked, self.sight).every_own
             # More of its own only if nothing else will do; who draws draws among all.
-            counts = [len(own)] if self.placement.noise else range(min(len(own), 1), len(own) + 1)
+            counts = [len(own)] if self.placement.noise else _more_and_more(len(own))
             places = (self.best(asked, every, worker, own[:count]) for count in counts)
             return next((place for place in places if place is not None), None)
         place = self.best(asked, view.window, worker) if view.window is not None else None
