@@ -31,6 +31,14 @@ def decisions(line: Line) -> Iterator[str]:
         f"{machine(line)}."
     )
     yield ""
+    yield (
+        "Half of the nodes have A100, half H100 GPUs. `templates` draws requests from 500 shapes, in `raw` "
+        "nearly every request is new. Timed are the search for one job and the taking of its shares, a gang "
+        "being one decision; departures are not, nor the queue and the records that a scheduler keeps. The "
+        "bounded answers are those of this search, the full search looks at every node; scores are in "
+        "thousandths of a GPU lost, times 3, the lower the better. See `python -m bench.decisions --help`."
+    )
+    yield ""
     yield from table(_HEAD, [_cells(run) for run in runs], left=0)
     yield ""
     for run in runs:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from placement.interference import Prediction as Prediction
     from placement.interference import Resident as Resident
     from placement.model import Job as Job
+    from placement.policies import Measure as Measure
     from placement.policies import Offer as Offer
     from placement.policies import OrderPolicy as OrderPolicy
     from placement.policies import Placement as Placement
@@ -38,6 +39,7 @@ _HOMES = {
     "InterferenceModel": "placement.interference",
     "Job": "placement.model",
     "JobSpec": "manager.wire.models",
+    "Measure": "placement.policies",
     "Offer": "placement.policies",
     "OrderPolicy": "placement.policies",
     "Placement": "placement.policies",
@@ -62,6 +64,7 @@ __all__ = [
     "InterferenceModel",
     "Job",
     "JobSpec",
+    "Measure",
     "Offer",
     "OrderPolicy",
     "Placement",

@@ -15,7 +15,7 @@ class KindNeighbour(cotenant.Placement):
 
     @staticmethod
     def score(at: cotenant.Offer) -> int:
-        """The lower the better: thousandths of slowdown before compute left on the GPU."""
+        """The lower the better: thousandths of slowdown before free compute of the GPU."""
         harm = at.suffered + at.inflicted
         opening = cotenant.where(at.opened > 0, 100, 0)
-        return 1000 * (harm + opening) + at.gpu_left
+        return 1000 * (harm + opening) + at.taken + at.gpu_left

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from numbers import Integral
 
 from placement.model import InvalidSpec, UnknownName
 from placement.policies.backfill import Backfill
@@ -103,7 +104,7 @@ def policy_named(spec: str) -> Policy:
                 f"write at most one order ({', '.join(ORDERS)}) and one placement ({', '.join(PLACEMENTS)})"
             )
     order = ORDERS[orders[0]]() if orders else Backfill()
-    placement = PLACEMENTS[placements[0]]() if placements else BestFit()
+    placement = _checked(placements[0]) if placements else BestFit()
     for name, text in options.items():
         if name not in PLACEMENTS:
             raise InvalidSpec(f"policy {spec!r}: order {name!r} takes no options")
@@ -111,6 +112,29 @@ def policy_named(spec: str) -> Policy:
     if misfit := placement.misfit(order):
         raise InvalidSpec(f"policy {spec!r}: {order.name} and {placement.name} do not go together: {misfit}")
     return Policy("+".join(parts), order, placement)
+
+
+def _checked(name: str) -> Placement:
+    """A new placement of that name; a mistake in a score is told here, not by the compiler.
+
+    Raises:
+        InvalidSpec: it is no placement, or its scores fail on an offer or give no whole number.
+    """
+    placement = PLACEMENTS[name]()
+    if not isinstance(placement, Placement):
+        raise InvalidSpec(f"policy {name!r}: {type(placement).__name__} does not derive from Placement")
+    offer = Offer(*(1 for _ in Offer._fields))
+    for score in (placement.score, placement.within):
+        try:
+            value = score(offer)
+        except Exception as problem:
+            what = f"policy {name!r}: its {score.__name__} fails on an offer"
+            raise InvalidSpec(f"{what}: {type(problem).__name__}: {problem}") from problem
+        if not isinstance(value, Integral):
+            raise InvalidSpec(
+                f"policy {name!r}: its {score.__name__} gives {value!r}, but must give a whole number"
+            )
+    return placement
 
 
 def _check_known(spec: str, name: str) -> None:

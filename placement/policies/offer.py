@@ -31,14 +31,16 @@ class Offer(NamedTuple):
         shape: what kind of worker asks, one bit: 1 a share of a GPU, 2**n whole GPUs; shapes: the kinds that
             are on the node already, as a mask.
         stranded: growth of the compute that the usual requests could not use, in thousandths of a GPU
-            times :data:`placement.mix.WHOLE` (FGD, ATC'23, section 4.2).
-        forgone: what the usual requests lose by it, thousandths of a GPU times 3: see :mod:`placement.worth`.
+            times :data:`placement.mix.WHOLE` (FGD, ATC'23, section 4.2); 0 unless Placement.weighs says so.
+        forgone: what the usual requests lose by it, thousandths of a GPU times 3: see :mod:`placement.worth`;
+            0 unless Placement.weighs says so.
         suffered: predicted slowdown of the newcomer beyond 1, thousandths; inflicted: that of all who are
             there already, summed.  0 where the belief has no linear form (see interference.Coupling).
         price: what changing the mode of an empty GPU costs, thousandths of a second.
         outlasts: how much later the GPUs would be empty, in classes of lifetime (placement.model.Lifetime): 1
             if the job lasts as long as the last of those who are there or nobody is there, 1 more for each
-            class that it lasts longer; 0 if it lasts less, or its lifetime or that of all others is unknown.
+            class that it lasts longer; 0 if it lasts less, or its lifetime or that of all others is unknown;
+            0 unless Placement.weighs_lifetimes.
         wasted: compute taken that brings the newcomer nothing because its own share or slice slows it: the
             share times the predicted slowdown beyond 1 that it has in there alone, thousandths of a GPU.
     """

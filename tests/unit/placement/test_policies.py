@@ -11,7 +11,7 @@ from placement import policies
 from placement.mix import WHOLE
 from placement.model import InvalidSpec, Job, JobKind, Request, UnknownName
 from placement.noise import draw
-from placement.policies import Offer, policy_named, policy_names, register
+from placement.policies import PLACEMENTS, Offer, Placement, policy_named, policy_names, register
 
 NAMED = [
     # as typed, order, placement
@@ -282,3 +282,47 @@ def test_what_is_asked_for_is_the_same_object_every_time(name, kind):
     job = Job("a", Request(gpus=2, compute_milli=300), 0.0, 1, kind=kind)
     placement = policies.PLACEMENTS[name]()
     assert placement.asks(job) is placement.asks(job)
+
+
+class Mistaken(Placement):
+    name = "mistaken"
+
+    @staticmethod
+    def score(at):
+        return at.gpuleft
+
+
+class Fractional(Placement):
+    name = "fractional"
+
+    @staticmethod
+    def score(at):
+        return at.gpu_left / 1000
+
+
+class Silent(Placement):
+    name = "silent"
+
+    @staticmethod
+    def within(at):
+        return None
+
+
+class NoPlacement:
+    name = "no-placement"
+
+
+@pytest.mark.parametrize(
+    ("mine", "complaint"),
+    [
+        (Mistaken, "its score fails on an offer: AttributeError: 'Offer' object has no attribute 'gpuleft'"),
+        (Fractional, "its score gives 0.001, but must give a whole number"),
+        (Silent, "its within gives None, but must give a whole number"),
+        (NoPlacement, "NoPlacement does not derive from Placement"),
+    ],
+)
+def test_a_mistake_in_a_score_is_told_before_anything_is_compiled(mine, complaint, monkeypatch):
+    monkeypatch.setitem(PLACEMENTS, "mine", mine)
+    with pytest.raises(InvalidSpec, match="policy 'mine'") as refused:
+        policy_named("fifo+mine")
+    assert str(refused.value).endswith(complaint)
