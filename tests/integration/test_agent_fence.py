@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from agent import attempt
 from agent.attempt import EndCause
-from tests.integration.shim_job import DEAF, Job, end_all, made, until
+from tests.integration.shim_job import DEAF, Job, until
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    job = made(tmp_path / "attempt")
-    yield job
-    end_all(job)
 
 
 def test_a_job_whose_agent_lost_the_manager_is_killed(job: Job) -> None:

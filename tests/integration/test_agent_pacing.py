@@ -5,23 +5,15 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from agent import attempt
 from agent.attempt import EndCause
-from tests.integration.shim_job import Job, end_all, made, until
+from tests.integration.shim_job import Job, until
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    job = made(tmp_path / "attempt")
-    yield job
-    end_all(job)
 
 
 STEPS = """

@@ -16,16 +16,9 @@ import pytest
 from agent import attempt, leftovers
 from agent.attempt import EndCause, StopRequest
 from placement.model import OperationFailed
-from tests.integration.shim_job import DEAF, TRAP, Job, end_all, made, until
+from tests.integration.shim_job import DEAF, TRAP, Job, until
 
 pytestmark = pytest.mark.integration
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Iterator[Job]:
-    job = made(tmp_path / "attempt")
-    yield job
-    end_all(job)
 
 
 @pytest.mark.parametrize(
