@@ -68,16 +68,20 @@ def _mps(prepared: Prepared) -> dict[str, str]:
     shares = [share for share in prepared.shares if share.mode is Mode.MPS]
     if prepared.mps is None or not shares:
         return {}
+    # Those in a slice divide it among them.
+    sliced = shares[0].gpu_mode is Mode.MIG
+    whole_milli = sum(share.compute_milli for share in shares) if sliced else WHOLE_GPU_MILLI
     variables = {
         "CUDA_MPS_PIPE_DIRECTORY": str(prepared.mps.pipe),
         "CUDA_MPS_LOG_DIRECTORY": str(prepared.mps.log),
         # One figure for all GPUs of a process, a whole number of at least 1.  With several shares of one GPU
         # it holds for each process of the worker: every one is a client of its own.
         "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE": str(
-            active_thread_percentage(min(s.compute_milli for s in shares), WHOLE_GPU_MILLI)
+            active_thread_percentage(min(s.compute_milli for s in shares), whole_milli)
         ),
     }
-    slots = {prepared.visible.index(s.gpu_uuid): s.memory_bytes for s in shares}
+    # A worker that has shares of a slice has nothing else.
+    slots = {0 if sliced else prepared.visible.index(s.gpu_uuid): s.memory_bytes for s in shares}
     limits = [f"{slot}={_size(memory)}" for slot, memory in slots.items() if memory is not None]
     if limits:
         variables["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"] = ",".join(limits)

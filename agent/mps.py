@@ -1,4 +1,4 @@
-"""The MPS control daemon of a GPU: where its pipes lie, and that it runs."""
+"""The MPS control daemon of a GPU or MIG slice: where its pipes lie, and that it runs."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ TIMEOUT_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class MpsFolders:
-    """Where one GPU's daemon listens and logs."""
+    """Where one daemon listens and logs."""
 
     pipe: Path
     log: Path
 
 
-def mps_folders(data_dir: Path, gpu_uuid: str) -> MpsFolders:
-    """The folders of that GPU; short, for the daemon makes sockets there and their names have a limit."""
-    home = data_dir / "mps" / hashlib.sha256(gpu_uuid.encode()).hexdigest()[:8]
+def mps_folders(data_dir: Path, device: str) -> MpsFolders:
+    """The folders of a GPU or slice; short, for the daemon makes sockets there and their names have a limit."""
+    home = data_dir / "mps" / hashlib.sha256(device.encode()).hexdigest()[:8]
     return MpsFolders(home / "pipe", home / "log")
 
 
@@ -41,15 +41,15 @@ def make_folders(folders: MpsFolders) -> None:
         raise OperationFailed(f"MPS: {folders.pipe}: {error.strerror}") from error
 
 
-def ensure_daemon(folders: MpsFolders, gpu_uuid: str) -> None:
-    """Make sure that the GPU's daemon answers; one that runs is left alone.
+def ensure_daemon(folders: MpsFolders, device: str) -> None:
+    """Make sure that the daemon of a GPU or slice answers; one that runs is left alone.
 
     Raises:
         OperationFailed: it cannot be started.
     """
     environment = {
         "PATH": os.environ.get("PATH", os.defpath),
-        "CUDA_VISIBLE_DEVICES": gpu_uuid,
+        "CUDA_VISIBLE_DEVICES": device,
         "CUDA_MPS_PIPE_DIRECTORY": str(folders.pipe),
         "CUDA_MPS_LOG_DIRECTORY": str(folders.log),
     }
@@ -57,7 +57,7 @@ def ensure_daemon(folders: MpsFolders, gpu_uuid: str) -> None:
         return
     problem = _control([CONTROL, "-d"], environment, "")
     if problem is not None:
-        raise OperationFailed(f"MPS: the control daemon of {gpu_uuid} does not start: {problem}")
+        raise OperationFailed(f"MPS: the control daemon of {device} does not start: {problem}")
 
 
 def _control(command: list[str], environment: dict[str, str], text: str) -> str | None:

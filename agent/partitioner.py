@@ -22,9 +22,12 @@ class Prepared:
     mps: MpsFolders | None = None
 
 
+_MADE = frozenset({Mode.MIG, Mode.MPS})
+
+
 def gpus_to_cut(shares: Sequence[Share]) -> tuple[str, ...]:
     """UUIDs of the GPUs on which something has to be made for these shares; it may take long."""
-    return tuple(sorted({share.gpu_uuid for share in shares if share.mode in (Mode.MIG, Mode.MPS)}))
+    return tuple(sorted({share.gpu_uuid for share in shares if {share.mode, share.gpu_mode} & _MADE}))
 
 
 class Partitioner:
@@ -46,22 +49,28 @@ class Partitioner:
         Raises:
             OperationFailed: a device refuses; the message says which.
         """
-        # Several shares of one GPU are one device to the worker; slices are devices of their own.
-        visible = tuple(dict.fromkeys(self._visible(share) for share in shares))
-        gpus = sorted({share.gpu_uuid for share in shares if share.mode is Mode.MPS})
-        if not gpus:
+        # Several shares of one GPU or slice are one device to the worker; slices are devices of their own.
+        devices = [self._device(share) for share in shares]
+        visible = tuple(dict.fromkeys(devices))
+        by_mps = {
+            device: share.gpu_uuid
+            for device, share in zip(devices, shares, strict=True)
+            if share.mode is Mode.MPS
+        }
+        if not by_mps:
             return Prepared(tuple(shares), visible)
-        folders = mps_folders(self._data_dir, gpus[0])
+        device, gpu_uuid = min(by_mps.items())
+        folders = mps_folders(self._data_dir, device)
         make_folders(folders)
         if not self._devices.simulated:
-            if len(gpus) > 1:
+            if len(by_mps) > 1:
                 raise OperationFailed("MPS: each GPU has a daemon of its own: a worker can use one GPU so")
-            with self._held(gpus[0]):
-                ensure_daemon(folders, gpus[0])
+            with self._held(gpu_uuid):
+                ensure_daemon(folders, device)
         return Prepared(tuple(shares), visible, folders)
 
-    def _visible(self, share: Share) -> str:
-        if share.mode is not Mode.MIG:
+    def _device(self, share: Share) -> str:
+        if share.gpu_mode is not Mode.MIG:
             return share.gpu_uuid
         if share.mig_profile is None or share.mig_start is None:
             raise OperationFailed(f"cannot partition: {share.gpu_uuid}: MIG without profile and start")

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from agent.devices import Telemetry, Tenant, WorkerKey
-from placement.interference import InterferenceModel, Resident, model_named
+from placement.interference import InterferenceModel, model_named, predictions_of
 from placement.model import WHOLE_GPU_MILLI, Node, OperationFailed, Share
 from placement.model.hardware import node_from_short_form
 from placement.partition.geometry import geometry_of
@@ -57,8 +57,8 @@ class SimulatedDevices:
         for uuid, held in _by_gpu(tenants).items():
             if uuid not in self._models:
                 continue
-            residents = tuple(Resident(t.profile, share.mode, share.compute_milli) for t, share in held)
-            predictions = self._truth.predict(self._models[uuid], residents)
+            known = [(tenant.profile, share) for tenant, share in held]
+            predictions = predictions_of(self._truth, self._models[uuid], known)
             for (tenant, _), prediction in zip(held, predictions, strict=True):
                 if prediction.slowdown is not None:
                     slowdown[tenant.key] = max(slowdown[tenant.key], prediction.slowdown)

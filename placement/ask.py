@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement import columns as k
+from placement.alternatives import short_of_turns, slowed_together, smaller, together_in_slice
 from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.interference import Coupling, InterferenceModel, Resident, alone_of, coupling_of
@@ -101,14 +103,16 @@ class Ask:
         Slices are rounded down one by one, so that those freed together may seem smaller than they are.
         """
         present = [need for by_mode in self.needs for need in by_mode if need is not None]
-        milli = [need.compute_milli - (SLICE_ROUNDING if need.mode is Mode.MIG else 0) for need in present]
+        milli = [
+            need.compute_milli - (SLICE_ROUNDING if need.gpu_mode is Mode.MIG else 0) for need in present
+        ]
         return min(milli, default=WHOLE_GPU_MILLI)
 
     @property
     def least_memory(self) -> int:
         """The least memory per GPU that would do on any kind of GPU, in bytes; slices have their own."""
         present = [need for by_mode in self.needs for need in by_mode if need is not None]
-        own = [0 if need.mode in _OWN_MEMORY else need.memory_bytes or 0 for need in present]
+        own = [0 if need.gpu_mode in _OWN_MEMORY else need.memory_bytes or 0 for need in present]
         return min(own, default=0)
 
     def refuse(self, rank: int, number: int, numbers: int) -> None:
@@ -164,11 +168,10 @@ def compile_ask(
     """Compile a request for the GPU kinds of a cluster; nothing is offered if none of them can serve it."""
     kinds = cluster.kinds if request.gpus else ()
     sheet = _Sheet(len(kinds))
-    about = request.shares_per_gpu, profile, cluster, belief
-    for kind, (model, memory_bytes) in enumerate(kinds):
-        for mode, need in needs_of(request, profile, model, memory_bytes).items():
-            if mode in placement.modes:
-                sheet.enter(RANK_OF[mode], kind, need, _terms(need, kind, about))
+    about = request, profile, cluster, belief
+    for kind in range(len(kinds)):
+        for rank, need in offered_needs(request, profile, kinds[kind], placement, belief):
+            sheet.enter(rank, kind, need, _terms(need, kind, about))
     entries = [
         request.gpus_apart,
         request.cpu_milli,
@@ -188,23 +191,42 @@ def compile_ask(
     return Ask(request, profile, sheet.needs, np.array(entries, np.int64), terms, entries, cluster.generation)
 
 
+def offered_needs(
+    request: Request,
+    profile: Profile | None,
+    kind: tuple[str, int | None],
+    placement: Placement,
+    belief: InterferenceModel,
+) -> Iterator[tuple[int, Need]]:
+    """The ways in which a GPU of a kind (model and memory) would do under a policy, with their ranks."""
+    needs = needs_of(request, profile, *kind)
+    for mode, need in needs.items():
+        if mode in placement.modes:
+            yield RANK_OF[mode], need
+    others = smaller(request, profile, kind, belief) if placement.chooses_share else []
+    together = together_in_slice(request, profile, kind, belief)
+    for need in others if together is None else [*others, together]:
+        if {need.mode, need.gpu_mode} <= placement.modes:
+            yield k.MODES + RANK_OF[need.gpu_mode], need
+
+
 class _Sheet:
     """What is compiled of a request, filled need by need.
 
     Attributes:
         needs: per rank and kind; terms: the same, flat.
         offered, served_by, profiles: masks of ranks, of kinds of GPU and of MIG profiles that would do.
-        least_milli: the least compute per GPU by rank, 0 where nothing would do.
+        least_milli: the least compute per GPU by mode, 0 where nothing would do.
     """
 
     __slots__ = ("_kinds", "least_milli", "needs", "offered", "profiles", "served_by", "terms")
 
     def __init__(self, kinds: int) -> None:
         self._kinds = kinds
-        self.needs: list[list[Need | None]] = [[None] * kinds for _ in MODE_ORDER]
+        self.needs: list[list[Need | None]] = [[None] * kinds for _ in range(k.RANKS)]
         self.terms = [0] * (k.RANKS * max(kinds, 1) * k.TERM_COLUMNS)
         self.offered = self.served_by = self.profiles = 0
-        self.least_milli = [0] * k.RANKS
+        self.least_milli = [0] * k.MODES
 
     def enter(self, rank: int, kind: int, need: Need, terms: tuple[int, ...]) -> None:
         """A kind of GPU would do in a mode."""
@@ -215,30 +237,38 @@ class _Sheet:
         self.served_by |= 1 << min(kind, k.BIT_LIMIT)
         if need.mig_profile is not None:
             self.profiles |= 1 << need.mig_profile
-        least = self.least_milli[rank]
-        self.least_milli[rank] = min(least, terms[k.MILLI]) if least else terms[k.MILLI]
+        mode = rank & k.OF_MODE
+        least = self.least_milli[mode]
+        self.least_milli[mode] = min(least, terms[k.MILLI]) if least else terms[k.MILLI]
 
 
 def _terms(
-    need: Need, kind: int, about: tuple[int, Profile | None, Cluster, InterferenceModel]
+    need: Need, kind: int, about: tuple[Request, Profile | None, Cluster, InterferenceModel]
 ) -> tuple[int, ...]:
     """The terms of so many shares of one GPU, as if they were one share."""
-    copies, profile, cluster, belief = about
-    milli, price = need.compute_milli * copies, opening_ms(cluster.kinds[kind][0], need.mode)
+    request, profile, cluster, belief = about
+    copies = request.shares_per_gpu
+    milli, price = need.compute_milli * copies, opening_ms(cluster.kinds[kind][0], need.gpu_mode)
     if need.mode is Mode.EXCLUSIVE:
         return milli, (need.memory_bytes or 0) * copies, 0, 0, 0, k.MANY, price, 0, 0, 0, 0, 0
     model, geometry = cluster.kinds[kind][0], cluster.geometries[kind]
     resident = Resident(profile, need.mode, need.compute_milli)
     if need.mig_profile is not None and geometry is not None:
         cut = geometry.profiles[need.mig_profile]
+        slowed = alone_of(belief, model, resident, cut.name)
+        if need.mode is not Mode.MIG:  # one slice holds all shares
+            slowed, copies = slowed_together(belief, model, resident, copies), 1
+            milli = geometry.compute_milli(cut)
         bundle = geometry.bundles.index((need.mig_profile, copies))
         slices = cut.compute_slices * copies, geometry.compute_slices
-        slowed = alone_of(belief, model, resident, cut.name)
         return milli, 0, bundle, *slices, k.MANY, price, 0, 0, 0, 0, slowed
     # The others come with the first: where one is welcome, there must be room for all.
     clients = (mps_max_clients(model) if need.mode is Mode.MPS else k.MANY) - (copies - 1)
     pull = coupling_of(belief, model, resident) or _APART
     presses, presses_2 = pull.pressure
+    slowed = alone_of(belief, model, resident)
+    if need.mode is Mode.TIMESLICE and request.compute_milli is None:
+        slowed = max(slowed, short_of_turns(profile, need.compute_milli))
     memory = (need.memory_bytes or 0) * copies
     return (
         milli,
@@ -251,7 +281,7 @@ def _terms(
         presses * copies,
         presses_2 * copies,
         *pull.sensitivity,
-        alone_of(belief, model, resident),
+        slowed,
     )
 
 
@@ -270,7 +300,7 @@ def opening_ms(gpu_model: str, mode: Mode) -> int:
 
 def newcomer_of(ask: Ask, need: Need) -> Neighbour:
     """The asking job as its future neighbours would see it."""
-    return Neighbour(Resident(ask.profile, need.mode, need.compute_milli), ask.request.max_slowdown)
+    return Neighbour(Resident(ask.profile, need.gpu_mode, need.compute_milli), ask.request.max_slowdown)
 
 
 Geometries = tuple[MigGeometry | None, ...]

@@ -319,7 +319,7 @@ class Cluster:
     def _move_in(self, row: int, place: tuple[str, int], holder: Holder, what: tuple[int, Share]) -> None:
         worker, share = what
         coupling: Coupling | None = None
-        if self._belief is not None and share.mode in (Mode.MPS, Mode.TIMESLICE):
+        if self._belief is not None and share.gpu_mode in (Mode.MPS, Mode.TIMESLICE):
             model = self.kinds[self.gpus.item(row, place[1], k.MODEL)][0]
             coupling = coupling_of(
                 self._belief, model, Resident(holder.profile, share.mode, share.compute_milli)

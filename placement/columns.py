@@ -65,7 +65,7 @@ NODE_COLUMNS = 11
     PROFILES,
     LIFETIME,
 ) = range(13)
-"""Entries of a compiled request.  OFFERED: mask of the ranks of modes that some GPU could serve; SERVED_BY:
+"""Entries of a compiled request.  OFFERED: mask of the ranks that some GPU could serve; SERVED_BY:
 mask of GPU kinds; the least compute per GPU by mode, and the mask of MIG profiles that would do; LIFETIME:
 how long the job lasts, see placement.lifetimes, 0 if unknown or not to be weighed."""
 ASK_ENTRIES = 13
@@ -78,8 +78,18 @@ STRANDED, FORGONE = 1, 2
 
 MPS_RANK, TIMESLICE_RANK, MIG_RANK, EXCLUSIVE_RANK = range(4)
 """Places of the modes in MODE_ORDER."""
-RANKS = 4
-MODE_OF_RANK = (MPS, TIMESLICE, MIG, EXCLUSIVE)
+MODES = 4
+RANKS = 7
+"""Ways to serve a request on one GPU: the modes, and after them in the same order another share or slice in
+each but the last, see :mod:`placement.alternatives`."""
+OF_MODE = MODES - 1
+"""The bits of a rank that are the place of its mode."""
+MODE_OF_RANK = (MPS, TIMESLICE, MIG, EXCLUSIVE, MPS, TIMESLICE, MIG)
+IN_MPS, IN_TIMESLICE, IN_MIG = (
+    1 << rank | 1 << rank + MODES for rank in (MPS_RANK, TIMESLICE_RANK, MIG_RANK)
+)
+IN_EXCLUSIVE = 1 << EXCLUSIVE_RANK
+"""Masks of the ranks of each mode."""
 
 (
     MILLI,
@@ -95,7 +105,7 @@ MODE_OF_RANK = (MPS, TIMESLICE, MIG, EXCLUSIVE)
     SENSES_2,
     ALONE,
 ) = range(12)
-"""Columns of a compiled request per mode and GPU kind: share (0: not served), bytes, MIG bundle with its
+"""Columns of a compiled request per rank and GPU kind: share (0: not served), bytes, MIG bundle with its
 compute slices, of how many, most clients of the GPU, price of opening an empty GPU in that mode (thousandths
 of a second), its own pull on neighbours, and how much its share alone slows it (beyond 1, thousandths)."""
 TERM_COLUMNS = 12
@@ -107,7 +117,8 @@ BIT_LIMIT = 62
 """Kinds of GPUs beyond this share the last bit of a mask."""
 
 SLOTS = 64
-"""A choice is coded as rank x SLOTS + slot."""
+CHOICE_BITS = 9
+"""A choice is coded as rank x SLOTS + slot, in so many bits."""
 
 NOBODY = -1
 STRANGER = -9

@@ -42,7 +42,7 @@ FEW_NODES = 4
 """Up to so many nodes are scored one by one where there is no compiled kernel."""
 
 Out = tuple[Ints, Any]
-"""Scores (int64) and infos (int32: workers x 256 + choice) by node."""
+"""Scores (int64) and infos (int32: the bits of the choice, and above them workers) by node."""
 
 
 @made_often
@@ -64,12 +64,13 @@ NO_WAY = Way(np.zeros(0, np.int64), 0, 0)
 
 def workers_of(info: int) -> int:
     """How many workers a node can hold."""
-    return info >> 8
+    return info >> k.CHOICE_BITS
 
 
 def choice_of(info: int) -> tuple[int, int]:
     """Rank of the mode, and the slot."""
-    return (info & 255) // k.SLOTS, info % k.SLOTS
+    choice = info & (1 << k.CHOICE_BITS) - 1
+    return choice // k.SLOTS, choice % k.SLOTS
 
 
 _LOOPS = kernels, one_gpu, several_gpus, summaries, access
@@ -130,7 +131,7 @@ def _make_walk(  # noqa: C901 - one loop
                         fetch_ahead(gpus, i)
                         fetch_ahead(nodes, i)
                     elif most == 0:
-                        change -= infos[i] >> 8
+                        change -= infos[i] >> k.CHOICE_BITS
                         scores[i] = k.BAD
                         infos[i] = 0
                 for at in range(count, noted):
@@ -140,9 +141,9 @@ def _make_walk(  # noqa: C901 - one loop
                     )
                     workers = min(workers, MOST_WORKERS)
                     if most == 0:
-                        change += workers - (infos[i] >> 8)
+                        change += workers - (infos[i] >> k.CHOICE_BITS)
                         scores[i] = value
-                        infos[i] = workers * 256 + choice
+                        infos[i] = (workers << k.CHOICE_BITS) + choice
                     elif value < k.BAD:
                         if value < lowest or (value == lowest and i < found[best]):
                             lowest, best = value, count
@@ -244,8 +245,8 @@ class Engine:
         (scores, infos), entries = out, ask.tolist()
         for row in rows.tolist():
             value, workers, choice = self.offer(row, state, entries, tables)
-            change += workers - (infos.item(row) >> 8)
-            scores[row], infos[row] = value, workers * 256 + choice
+            change += workers - (infos.item(row) >> k.CHOICE_BITS)
+            scores[row], infos[row] = value, (workers << k.CHOICE_BITS) + choice
         return change
 
     def offer(self, row: int, state: State, ask: Any, tables: Any) -> tuple[int, int, int]:
@@ -261,8 +262,8 @@ class Engine:
         rows = rows.take(starts_of(rows))  # the log may name a node more than once
         scores, workers, choices = offers_of_nodes(rows, state, ask, tables, self.scores)
         workers = np.minimum(workers, MOST_WORKERS)
-        change = int((workers - (out[1][rows] >> 8)).sum())
-        out[0][rows], out[1][rows] = scores, workers * 256 + choices
+        change = int((workers - (out[1][rows] >> k.CHOICE_BITS)).sum())
+        out[0][rows], out[1][rows] = scores, (workers << k.CHOICE_BITS) + choices
         return change
 
     def sight(

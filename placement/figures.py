@@ -102,7 +102,7 @@ class Figures:
     def shared(self, kind: int, lodgings: Sequence[Lodging]) -> tuple[int, ...]:
         """The columns of a GPU of a kind that is shared by these residents."""
         model, memory_bytes = self.kinds[kind]
-        mode = MODE_CODE[lodgings[0].share.mode]
+        mode = MODE_CODE[lodgings[0].share.gpu_mode]
         tenant, isolated, lasting = lodgings[0].tenant, 0, 0
         for lodging in lodgings:
             holder = lodging.holder
@@ -134,9 +134,14 @@ class Figures:
         geometry = self.geometries[kind]
         if geometry is None:
             return 0, WHOLE_GPU_MILLI - sum(lodging.share.compute_milli for lodging in lodgings)
-        state = 0
+        state, shared = 0, set()
         for lodging in lodgings:
-            state = _with_slice(geometry, state, lodging.share)
+            share = lodging.share
+            if share.mode is not Mode.MIG:  # one slice holds all such shares of its worker
+                if (lodging.key, share.mig_start) in shared:
+                    continue
+                shared.add((lodging.key, share.mig_start))
+            state = _with_slice(geometry, state, share)
         return state, int(geometry.free_milli[state])
 
     def _usable(self, kind: int, mode: int, state: tuple[int, int], free: tuple[int, int]) -> int:

@@ -259,6 +259,7 @@ class Finder:
             else:
                 profile = geometry.profiles[need.mig_profile].name
                 state = self._cluster.gpus.item(spot.row, slot, k.MIG_STATE)
-                starts = geometry.starts_of(state, need.mig_profile, copies)
+                slices = copies if need.mode is Mode.MIG else 1
+                starts = geometry.starts_of(state, need.mig_profile, slices) * (copies // slices)
                 shares += [Share(uuid, *what, profile, start) for start in starts]
         return Assignment(who.worker, node.node_id, tuple(shares))

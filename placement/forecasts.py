@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from placement.cluster import Cluster
-from placement.interference import InterferenceModel, Resident
+from placement.interference import InterferenceModel, measured_alone, predictions_of
 from placement.ledger import Ledger
 from placement.lifecycle import JobRecord, Outlook
 from placement.model import Assignment, Mode
@@ -42,11 +42,11 @@ def on_gpu(cluster: Cluster, belief: InterferenceModel, gpu_uuid: str) -> dict[s
     lodgers = cluster.resident_jobs(gpu_uuid)
     if not lodgers:
         return {}
-    residents = tuple(Resident(holder.profile, share.mode, share.compute_milli) for holder, share in lodgers)
     foreseen: dict[str, Foreseen] = {}
-    model = cluster.gpu(gpu_uuid).model
-    for (holder, share), prediction in zip(lodgers, belief.predict(model, residents), strict=True):
-        measured = None if holder.profile is None else holder.profile.slice_slowdown(model, share.mig_profile)
+    model, known = cluster.gpu(gpu_uuid).model, [(holder.profile, share) for holder, share in lodgers]
+    predictions = predictions_of(belief, model, known)
+    for (holder, share), prediction in zip(lodgers, predictions, strict=True):
+        measured = measured_alone(model, (holder.profile, share))
         here = (prediction.slowdown, prediction.upper) if measured is None else (measured, measured)
         foreseen[holder.job_id] = worse(foreseen.get(holder.job_id, ALONE), here)
     return foreseen

@@ -55,7 +55,7 @@ class Lodging:
         self.tenant = tenant
         pull = _APART if coupling is None else (*coupling.pressure, *coupling.sensitivity)
         self.amounts = share.compute_milli, share.memory_bytes or 0, *pull
-        self.known: Known = (holder.profile, share.mode, share.compute_milli, holder.max_slowdown)
+        self.known: Known = (holder.profile, share.gpu_mode, share.compute_milli, holder.max_slowdown)
         self.token: Token | None = None
         if holder.profile is not None or holder.max_slowdown is not None:
             self.token = token_of(self.known)

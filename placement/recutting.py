@@ -140,7 +140,8 @@ class Recutting:
             speeds = {} if record is None else self._speeds(record, uuid, geometry)
             single = record is not None and record.job.workers == record.job.request.gpus == 1
             if record is None or not single or present.profile not in speeds:
-                board.staying.append(present)
+                if present not in board.staying:  # several shares of a worker may lie in it
+                    board.staying.append(present)
             else:
                 board.free.append((record, present, speeds))
         return board

@@ -286,7 +286,7 @@ class Repartition:
             share
             for move in draft.moves
             for share in _shares(move.place)
-            if self._mode_of(share.gpu_uuid) is not share.mode
+            if self._mode_of(share.gpu_uuid) is not share.gpu_mode
         ]
         prices = [self._price(share, leaving) for share in (*_shares(draft.place), *going)]
         known = [price for price in prices if isinstance(price, Price)]
@@ -305,23 +305,23 @@ class Repartition:
     def _mode_of(self, gpu_uuid: str) -> Mode | None:
         """What a GPU serves in now; None for one that is empty."""
         residents = self._cluster.residents(gpu_uuid)
-        return residents[0].share.mode if residents else None
+        return residents[0].share.gpu_mode if residents else None
 
     def _price(self, share: Share, moved: Collection[str]) -> Price | Reason:
         """What it takes to make one GPU ready for this share."""
         residents = self._cluster.residents(share.gpu_uuid)
         mode = self._mode_of(share.gpu_uuid)
         leaving = [tenancy.share for tenancy in residents if tenancy.job_id in moved]
-        if mode is share.mode is Mode.MIG:
-            gone = tuple(_instance(each) for each in leaving)
+        if mode is share.gpu_mode is Mode.MIG:
+            gone = tuple(dict.fromkeys(_instance(each) for each in leaving))
             return repartition(Change(gone, (_instance(share),), moved=len(gone)), self._costs)
-        if mode is share.mode:
+        if mode is share.gpu_mode:
             return Price(self._costs.drain_s if leaving else 0.0, 0.0, len(leaving))
         model = self._cluster.gpu(share.gpu_uuid).model
-        instances = len(residents) if mode is Mode.MIG else 0
+        instances = len({_instance(each.share) for each in residents}) if mode is Mode.MIG else 0
         return transition(
             Setup(model, mode, len(residents), instances, settled=len(leaving) < len(residents)),
-            share.mode,
+            share.gpu_mode,
             self._costs,
         )
 

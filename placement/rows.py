@@ -44,7 +44,7 @@ class Seen:
 
 def _workers(infos: Any) -> Ints:
     """How many workers each node can hold."""
-    workers: Ints = infos.astype(np.int64) >> 8
+    workers: Ints = infos.astype(np.int64) >> k.CHOICE_BITS
     return workers
 
 

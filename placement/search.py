@@ -221,11 +221,11 @@ class Search:
             return
         for scope in self._gangs.scopes(demand, job.workers, or_most=or_most):
             yield scope
-            ranks = self.ask_of(scope).ranks
-            if len(ranks) > 1 and job.request.gpus:
-                for rank in ranks:
-                    modes = frozenset({MODE_ORDER[rank]})
-                    yield replace(scope, request=replace(scope.request, modes=modes), ask=None)
+            modes = dict.fromkeys(MODE_ORDER[rank & k.OF_MODE] for rank in self.ask_of(scope).ranks)
+            if len(modes) > 1 and job.request.gpus:
+                for mode in modes:
+                    request = replace(scope.request, modes=frozenset({mode}))
+                    yield replace(scope, request=request, ask=None)
 
     def _take_back(self, holder: Holder, placed: list[Assignment]) -> None:
         for assignment in placed:

@@ -47,10 +47,13 @@ def may_hold(brief: int, ask: Row) -> bool:
         return False
     offered = ask[k.OFFERED]
     return (
-        (offered & 1 != 0 and brief >> _MPS_AT >= ask[k.LEAST_MPS])
-        or (offered & 2 != 0 and (brief >> _TIMESLICE_AT) & _MILLI >= ask[k.LEAST_TIMESLICE])
-        or (offered & 4 != 0 and (brief >> _PROFILES_AT) & _squeezed(ask[k.PROFILES], _PROFILE_BITS) != 0)
-        or (offered & 8 != 0 and (brief >> _EMPTIES_AT) & _EMPTIES >= ask[k.GPUS])
+        (offered & k.IN_MPS != 0 and brief >> _MPS_AT >= ask[k.LEAST_MPS])
+        or (offered & k.IN_TIMESLICE != 0 and (brief >> _TIMESLICE_AT) & _MILLI >= ask[k.LEAST_TIMESLICE])
+        or (
+            offered & k.IN_MIG != 0
+            and (brief >> _PROFILES_AT) & _squeezed(ask[k.PROFILES], _PROFILE_BITS) != 0
+        )
+        or (offered & k.IN_EXCLUSIVE != 0 and (brief >> _EMPTIES_AT) & _EMPTIES >= ask[k.GPUS])
     )
 
 
@@ -58,13 +61,13 @@ def may_hold_each(briefs: Ints, ask: Row) -> Any:
     """The same for many nodes at once, bool [nodes]."""
     offered, profiles = int(ask[k.OFFERED]), _squeezed(int(ask[k.PROFILES]), _PROFILE_BITS)
     could = np.zeros(len(briefs), np.bool_)
-    if offered & 1:
+    if offered & k.IN_MPS:
         could |= briefs >> _MPS_AT >= ask[k.LEAST_MPS]
-    if offered & 2:
+    if offered & k.IN_TIMESLICE:
         could |= briefs >> _TIMESLICE_AT & _MILLI >= ask[k.LEAST_TIMESLICE]
-    if offered & 4:
+    if offered & k.IN_MIG:
         could |= briefs & profiles << _PROFILES_AT != 0
-    if offered & 8:
+    if offered & k.IN_EXCLUSIVE:
         could |= briefs >> _EMPTIES_AT & _EMPTIES >= ask[k.GPUS]
     return could & (briefs & _squeezed(int(ask[k.SERVED_BY]), _MODEL_BITS) != 0)
 

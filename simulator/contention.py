@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from placement.interference import InterferenceModel, Resident
+from placement.interference import InterferenceModel, lies_in_slice, measured_alone, predictions_of
 from placement.model import Mode, Profile, Share
 
 
@@ -72,18 +72,19 @@ class Contention:
         self._gpu_models = gpu_models
         self._residents: dict[str, list[tuple[Running, int]]] = {}
         self._touched: dict[str, None] = {}
-        self._numbers: dict[tuple[str | None, Mode, int, str | None], int] = {}
-        self._kinds: list[tuple[Resident, str | None]] = []
+        self._numbers: dict[tuple[str | None, Mode, int, str | None, int | None], int] = {}
+        self._kinds: list[tuple[Profile | None, Share]] = []
         self._known: dict[tuple[str, tuple[int, ...]], tuple[float | None, ...]] = {}
 
     def enter(self, run: Running, share: Share, profile: Profile | None) -> None:
         """A job's share of a GPU is in use from now on."""
         name = profile.name if profile is not None else None
-        kind = (name, share.mode, share.compute_milli, share.mig_profile)
+        start = share.mig_start if lies_in_slice(share) else None  # else it does not matter where it is
+        kind = (name, share.mode, share.compute_milli, share.mig_profile, start)
         number = self._numbers.get(kind)
         if number is None:
             number = self._numbers[kind] = len(self._kinds)
-            self._kinds.append((Resident(profile, share.mode, share.compute_milli), share.mig_profile))
+            self._kinds.append((profile, replace(share, gpu_uuid="", memory_bytes=None, mig_start=start)))
         self._residents.setdefault(share.gpu_uuid, []).append((run, number))
         run.slowdowns[share.gpu_uuid] = None
         self._touched[share.gpu_uuid] = None
@@ -129,12 +130,10 @@ class Contention:
             slowdowns[run] = _worse(slowdowns[run], slowdown) if run in slowdowns else slowdown
         return slowdowns
 
-    def _ask(self, model: str, kinds: list[tuple[Resident, str | None]]) -> tuple[float | None, ...]:
+    def _ask(self, model: str, kinds: list[tuple[Profile | None, Share]]) -> tuple[float | None, ...]:
         """The slowdown of each of these: measured in its slice, or else by the truth model."""
-        measured = [
-            None if one.profile is None else one.profile.slice_slowdown(model, cut) for one, cut in kinds
-        ]
-        predictions = self._truth.predict(model, tuple(one for one, _cut in kinds))
+        measured = [measured_alone(model, each) for each in kinds]
+        predictions = predictions_of(self._truth, model, kinds)
         pairs = zip(measured, predictions, strict=True)
         return tuple(prediction.slowdown if known is None else known for known, prediction in pairs)
 

@@ -18,6 +18,7 @@ from placement.interference.base import (
     coupling_of,
 )
 from placement.interference.none import NoInterference
+from placement.interference.sharing import lies_in_slice, measured_alone, predictions_of
 from placement.model import UnknownName
 
 MODELS: dict[str, Callable[[], InterferenceModel]] = {
@@ -55,5 +56,8 @@ __all__ = [
     "ShareModel",
     "alone_of",
     "coupling_of",
+    "lies_in_slice",
+    "measured_alone",
     "model_named",
+    "predictions_of",
 ]

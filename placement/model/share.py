@@ -14,7 +14,8 @@ class Share:
     """A whole GPU, a MIG slice, an MPS share or a time slice: all one kind of thing.
 
     ``memory_bytes`` None means that the job stated none (it is then not accounted).  A MIG slice is known by
-    (``gpu_uuid``, ``mig_profile``, ``mig_start``), where the start is the first memory slice.
+    (``gpu_uuid``, ``mig_profile``, ``mig_start``), where the start is the first memory slice; an MPS share or
+    a time slice that names one lies in it, beside the other shares of the same worker.
     """
 
     gpu_uuid: str
@@ -23,6 +24,11 @@ class Share:
     memory_bytes: int | None = None
     mig_profile: str | None = None
     mig_start: int | None = None
+
+    @property
+    def gpu_mode(self) -> Mode:
+        """The mode that its GPU is in: MIG, too, for a share of a slice."""
+        return self.mode if self.mig_profile is None else Mode.MIG
 
 
 @made_often

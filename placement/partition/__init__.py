@@ -15,6 +15,7 @@ from placement.partition.geometry import (
     mig_mode_resets,
     mig_profile_names,
 )
+from placement.partition.in_slice import need_in_slice
 from placement.partition.instances import (
     Change,
     Instance,
@@ -33,7 +34,15 @@ from placement.partition.mps import (
     mps_max_clients,
     mps_max_clients_in_slice,
 )
-from placement.partition.needs import MODE_ORDER, Need, needs_of, possible_modes
+from placement.partition.needs import (
+    AUTO_STEP_MILLI,
+    MODE_ORDER,
+    Need,
+    by_size,
+    needs_of,
+    possible_modes,
+    share_of,
+)
 from placement.partition.transitions import (
     DEFAULT_COSTS,
     Price,
@@ -47,6 +56,7 @@ from placement.partition.transitions import (
 )
 
 __all__ = [
+    "AUTO_STEP_MILLI",
     "DEFAULT_COSTS",
     "MODE_ORDER",
     "MPS_MAX_CLIENTS",
@@ -63,6 +73,7 @@ __all__ = [
     "Standing",
     "TransitionCosts",
     "active_thread_percentage",
+    "by_size",
     "change_for",
     "cheapest_change",
     "every_instance",
@@ -74,12 +85,14 @@ __all__ = [
     "mig_profile_names",
     "mps_max_clients",
     "mps_max_clients_in_slice",
+    "need_in_slice",
     "needs_of",
     "net_gain",
     "possible_modes",
     "repartition",
     "room_for",
     "share_a_fault",
+    "share_of",
     "state_of",
     "transition",
     "whole_gpu",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 from placement.model import WHOLE_GPU_MILLI, Devices, Isolation, Mode, Profile, Request, model_matches
@@ -20,13 +21,19 @@ MODE_ORDER = (Mode.MPS, Mode.TIMESLICE, Mode.MIG, Mode.EXCLUSIVE)
 class Need:
     """One share per GPU that would do; ``mig_profile`` is an index into the model's geometry.
 
-    ``memory_bytes`` None is not accounted.
+    ``memory_bytes`` None is not accounted.  An MPS share or a time slice with a MIG profile lies in such a
+    slice, together with the other shares of its worker.
     """
 
     mode: Mode
     compute_milli: int
     memory_bytes: int | None
     mig_profile: int | None = None
+
+    @property
+    def gpu_mode(self) -> Mode:
+        """The mode that the GPU has to be in: MIG, too, for a share of a slice."""
+        return self.mode if self.mig_profile is None else Mode.MIG
 
 
 def needs_of(
@@ -36,14 +43,10 @@ def needs_of(
 
     Where a worker's shares lie on the same GPU, each is such a share, and an empty GPU holds them all.
     """
-    if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
+    share = share_of(request, profile, model, gpu_memory_bytes)
+    if share is None:
         return {}
-    memory = request.memory_bytes
-    if memory is None and profile is not None:
-        memory = profile.memory_bytes
-    if memory is not None and gpu_memory_bytes is not None and memory > gpu_memory_bytes:
-        return {}
-    compute = _compute_milli(request, profile, memory, gpu_memory_bytes)
+    compute, memory = share
     modes = _accepted(request, compute)
     if request.devices is Devices.SAME:
         modes = modes & _fitting_at_once(request, model, compute, (memory, gpu_memory_bytes))
@@ -54,7 +57,7 @@ def needs_of(
     if geometry is not None:
         wanted: int | None = compute
         if request.compute_milli is None and (
-            request.mig_profile is not None or _sized_by_memory(profile, memory)
+            request.mig_profile is not None or sized_by_memory(profile, memory)
         ):
             wanted = None
         slow = _too_slow(geometry, request, profile, model)
@@ -65,6 +68,20 @@ def needs_of(
     if Mode.EXCLUSIVE in modes:
         needs[Mode.EXCLUSIVE] = Need(Mode.EXCLUSIVE, WHOLE_GPU_MILLI, gpu_memory_bytes)
     return needs
+
+
+def share_of(
+    request: Request, profile: Profile | None, model: str, gpu_memory_bytes: int | None
+) -> tuple[int, int | None] | None:
+    """Compute (thousandths) and memory that one share takes of a GPU, None if the GPU cannot serve it."""
+    if request.gpu_models and not any(model_matches(selector, model) for selector in request.gpu_models):
+        return None
+    memory = request.memory_bytes
+    if memory is None and profile is not None:
+        memory = profile.memory_bytes
+    if memory is not None and gpu_memory_bytes is not None and memory > gpu_memory_bytes:
+        return None
+    return _compute_milli(request, profile, memory, gpu_memory_bytes), memory
 
 
 def possible_modes(request: Request) -> frozenset[Mode]:
@@ -114,7 +131,7 @@ def _compute_milli(
     return min(max(rounded, AUTO_STEP_MILLI), WHOLE_GPU_MILLI)
 
 
-def _sized_by_memory(profile: Profile | None, memory_bytes: int | None) -> bool:
+def sized_by_memory(profile: Profile | None, memory_bytes: int | None) -> bool:
     """Whether an automatic share follows the memory: then the memory alone chooses the slice."""
     return memory_bytes is not None and (profile is None or profile.sm_milli is None)
 
@@ -135,12 +152,20 @@ def _mig_profile(
     slow: frozenset[str],
 ) -> int | None:
     """The named profile, else the smallest that holds compute and memory; media slices only by name."""
-    fitting = [
-        (cut.compute_slices, cut.memory_slices, i)
-        for i, cut in enumerate(geometry.profiles)
-        if (cut.name == name if name is not None else not cut.media)
-        and cut.name not in slow
-        and (memory_bytes is None or cut.memory_bytes >= memory_bytes)
-        and (compute_milli is None or geometry.compute_milli(cut) >= compute_milli)
-    ]
-    return min(fitting)[2] if fitting else None
+    named = [i for i, cut in enumerate(geometry.profiles) if cut.name == name]
+    for i in by_size(geometry) if name is None else named:
+        cut = geometry.profiles[i]
+        if (
+            cut.name not in slow
+            and (memory_bytes is None or cut.memory_bytes >= memory_bytes)
+            and (compute_milli is None or geometry.compute_milli(cut) >= compute_milli)
+        ):
+            return i
+    return None
+
+
+@functools.lru_cache(maxsize=64)
+def by_size(geometry: MigGeometry) -> tuple[int, ...]:
+    """The profiles of a GPU without media engines, the smallest first, as indices into its geometry."""
+    sizes = [(p.compute_slices, p.memory_slices, i) for i, p in enumerate(geometry.profiles) if not p.media]
+    return tuple(i for _compute, _memory, i in sorted(sizes))

@@ -33,6 +33,7 @@ class Cotenant(Placement):
     name = "cotenant"
     source = "our own"
     any_mode = True
+    chooses_share = True
     aligned = True
     gathers = True
     weighs = Measure.FORGONE

@@ -79,6 +79,13 @@ class Fits:
         return Fits(*where, *columns, cut, self.left.take(which), room, alike)
 
 
+def slices_among(offered: int, rank: Ints) -> Any:
+    """Which of these ranks are slices, as an index; ``offered`` are the ranks that may be among them."""
+    if not offered & ~CUT:
+        return slice(None)
+    return ((rank & k.OF_MODE if offered >> k.MODES else rank) == k.MIG_RANK).nonzero()[0]
+
+
 def starts_of(groups: Ints) -> Ints:
     """Where each group begins; those of a group stand together."""
     begins = np.empty(len(groups), np.bool_)
@@ -87,21 +94,24 @@ def starts_of(groups: Ints) -> Ints:
     return begins.nonzero()[0]
 
 
-def _open_modes() -> npt.NDArray[np.uint32]:
-    """By the mask of ranks that would do and the mode of a GPU: what it is open to, one byte a rank."""
-    table = np.zeros((1 << k.RANKS, k.ABSENT + 1, k.RANKS), np.bool_)
+_RANK_BITS = 3
+"""The bits of a rank."""
+
+
+def _open_modes() -> npt.NDArray[np.uint64]:
+    """By the mask of ranks that would do and the mode of a GPU: what it is open to, one byte a rank of 8."""
+    table = np.zeros((1 << k.RANKS, k.ABSENT + 1, 1 << _RANK_BITS), np.bool_)
     for rank, mode in enumerate(k.MODE_OF_RANK):
         offered = np.arange(1 << k.RANKS) >> rank & 1 == 1
         table[offered, k.EMPTY, rank] = True
         if rank != k.EXCLUSIVE_RANK:
             table[offered, mode, rank] = True
-    return table.view(np.uint32)[..., 0]
+    return table.view(np.uint64)[..., 0]
 
 
 _OPEN = _open_modes()
-_RANK_BITS = 2
 
-SHARED, CUT, WHOLE = 1 << k.MPS_RANK | 1 << k.TIMESLICE_RANK, 1 << k.MIG_RANK, 1 << k.EXCLUSIVE_RANK
+SHARED, CUT, WHOLE = k.IN_MPS | k.IN_TIMESLICE, k.IN_MIG, k.IN_EXCLUSIVE
 """Masks of the ranks: shares of whole GPUs, slices, and GPUs that a job has for itself."""
 
 
@@ -112,7 +122,7 @@ def fits_of(scene: Scene, *, first_alone: bool) -> Fits:
     is_open = _OPEN[scene.ask[k.OFFERED]].take(modes)
     runs = _lead_alone(scene, modes, is_open) if first_alone else None
     found = is_open.view(np.bool_).reshape(-1).nonzero()[0]
-    places, rank = found >> _RANK_BITS, found & k.RANKS - 1
+    places, rank = found >> _RANK_BITS, found & (1 << _RANK_BITS) - 1
     node, slot = np.divmod(places, slots)
     gpu = gpus.reshape(-1, k.GPU_COLUMNS).take(rows.take(node) * slots + slot, 0)
     kinds, terms = scene.tables[0].shape[1], scene.tables[0].reshape(-1, k.TERM_COLUMNS)
@@ -157,7 +167,7 @@ def _with_room(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> tuple[Ints, I
             with_share |= rank == k.EXCLUSIVE_RANK
         fits &= with_share
     if offered & CUT:
-        mig = slice(None) if offered == CUT else (rank == k.MIG_RANK).nonzero()[0]
+        mig = slices_among(offered, rank)
         cut = np.zeros(len(rank), np.int64)
         cut[mig] = scene.tables[2][gpu[k.MODEL, mig], gpu[k.MIG_STATE, mig], term[k.PROFILE, mig]]
         placeable = cut[mig] >= 0
@@ -190,7 +200,7 @@ def _left(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> Ints:
         if offered & WHOLE:
             left[rank == k.EXCLUSIVE_RANK] = 0
     if offered & CUT:
-        mig = slice(None) if offered == CUT else (rank == k.MIG_RANK).nonzero()[0]
+        mig = slices_among(offered, rank)
         slices = term[k.SLICES, mig]
         left[mig] = (slices - (gpu[k.MIG_STATE, mig] >> 8 & 7) - term[k.CUT, mig]) * 1000 // slices
     return left
@@ -209,7 +219,7 @@ def _room(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> Ints:
         if offered & WHOLE:
             room[rank == k.EXCLUSIVE_RANK] = 1
     if offered & CUT:
-        mig = slice(None) if offered == CUT else (rank == k.MIG_RANK).nonzero()[0]
+        mig = slices_among(offered, rank)
         room[mig] = scene.tables[3][gpu[k.MODEL, mig], gpu[k.MIG_STATE, mig], term[k.PROFILE, mig]]
     return room
 

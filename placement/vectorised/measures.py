@@ -11,7 +11,7 @@ from placement import columns as k
 from placement import mix as f
 from placement import worth as w
 from placement.columns import Ints
-from placement.vectorised.fits import CUT, SHARED, WHOLE, Fits, Scene
+from placement.vectorised.fits import SHARED, WHOLE, Fits, Scene, slices_among
 
 
 def _at_step(amount: Ints, count: int, at: int, mix: Ints) -> Ints:
@@ -73,7 +73,7 @@ def _sums_of(scene: Scene) -> _Sums:
 def _usable_after(scene: Scene, fits: Fits) -> Ints:
     """Which usual requests could use each GPU after one more share."""
     mix, gpu, term, kind = scene.tables[4], fits.gpu, fits.term, fits.gpu[k.MODEL]
-    plane = np.minimum(fits.rank, k.TIMESLICE_RANK) * int(mix[f.KINDS]) + kind
+    plane = np.minimum(fits.rank & k.OF_MODE, k.TIMESLICE_RANK) * int(mix[f.KINDS]) + kind
     mask: Ints = mix.take(int(mix[f.SHARE_AT]) + plane * 1001 + fits.left)
     memory = gpu[k.FREE_MEMORY] - term[k.MEMORY]
     mask &= _at_step(memory, int(mix[f.MEMORY_N]), int(mix[f.MEMORY_AT]), mix)
@@ -81,7 +81,7 @@ def _usable_after(scene: Scene, fits: Fits) -> Ints:
     mask &= _at_step(clients, int(mix[f.CLIENTS_N]), int(mix[f.CLIENTS_AT]), mix)
     if fits.cut is not None:
         sliced = mix.take(int(mix[f.MIG_AT]) + kind * 4096 + fits.cut)
-        mask = np.where(fits.rank == k.MIG_RANK, sliced, mask)
+        mask = np.where(fits.rank & k.OF_MODE == k.MIG_RANK, sliced, mask)
     return mask
 
 
@@ -136,7 +136,7 @@ def _worth_lost(scene: Scene, fits: Fits, taken: Ints) -> Ints:
     else:
         before, after = np.zeros((2, len(kind)), np.int64)
     if fits.cut is not None:
-        mig = slice(None) if offered == CUT else (fits.rank == k.MIG_RANK).nonzero()[0]
+        mig = slices_among(offered, fits.rank)
         slices = kind[mig] * 4096 + int(mix[f.SLICES_AT])
         before[mig] = mix.take(slices + gpu[k.MIG_STATE, mig])
         after[mig] = mix.take(slices + fits.cut[mig])

@@ -87,7 +87,7 @@ def _outlasts(of: Shares) -> Figure:
 
 
 _OF_SHARES: dict[str, Callable[[Shares], Figure]] = {
-    "mode": lambda of: of.fits.rank,
+    "mode": lambda of: of.fits.rank & k.OF_MODE,
     "taken": lambda of: of.taken,
     "gpu_left": lambda of: of.fits.left,
     "node_left": lambda of: of.node(k.FREE_SUM) - of.taken,

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from placement.ask import opening_ms
-from placement.interference import coupling_of
+from placement.alternatives import smaller
+from placement.interference import InterferenceModel, coupling_of
 from placement.model import Assignment, Job, Mode, Profile, Share
 from placement.neighbourhood import Neighbour, neighbourhood_of
 from placement.noise import draw
@@ -18,6 +19,10 @@ from placement.partition import MODE_ORDER, Need, needs_of
 from placement.policies import Offer, Placement
 from tests.property.plain_books import SHARED, Books, Lodger, Slot, lodger_of, stranded
 from tests.property.plain_worth import PlainWorth, Standing
+
+
+WAYS = (*MODE_ORDER, *(mode for mode in MODE_ORDER if mode is not Mode.EXCLUSIVE))
+"""The modes, and then again those that may be shared, with another share."""
 
 
 @dataclass(frozen=True)
@@ -32,11 +37,20 @@ class Asked:
     def who(self) -> Lodger:
         return lodger_of(self.job, self.profile, Share("", Mode.EXCLUSIVE, 1000))
 
-    def need(self, slot: Slot, mode: Mode) -> Need | None:
+    belief: InterferenceModel
+
+    def need(self, slot: Slot, rank: int) -> Need | None:
+        """The share in one of the ways to serve it: in each mode, and a smaller one that keeps a promise."""
+        mode = WAYS[rank]
         if mode not in self.placement.modes:
             return None
-        request, gpu = self.job.request, slot.gpu
-        return needs_of(request, self.profile, gpu.model, gpu.memory_bytes).get(mode)
+        kind = slot.gpu.model, slot.gpu.memory_bytes
+        if rank < len(MODE_ORDER):
+            return needs_of(self.job.request, self.profile, *kind).get(mode)
+        if not self.placement.chooses_share:
+            return None
+        others = smaller(self.job.request, self.profile, kind, self.belief)
+        return next((need for need in others if need.mode is mode), None)
 
 
 @dataclass(frozen=True)
@@ -114,7 +128,7 @@ class PlainSearch:
         for request in self._attempts(narrowed, profile):
             attempt = replace(job, request=request)
             placed: list[Assignment] = []
-            asked = Asked(attempt, profile, self.placement)
+            asked = Asked(attempt, profile, self.placement, self.books.belief)
             view = PlainView(self, asked, self.sight) if alone and self.sight is not None else None
             while len(placed) < job.workers:
                 place = self.worker(asked, len(placed), view)
@@ -129,9 +143,10 @@ class PlainSearch:
 
     def _attempts(self, job: Job, profile: Profile | None) -> Iterator:
         yield job.request
-        kinds = {(gpu.model, gpu.memory_bytes) for node in self.books.nodes.values() for gpu in node.gpus}
-        modes = {mode for kind in kinds for mode in needs_of(job.request, profile, *kind)}
-        modes &= self.placement.modes
+        asked = Asked(job, profile, self.placement, self.books.belief)
+        gpus = {(gpu.model, gpu.memory_bytes): gpu for node in self.books.nodes.values() for gpu in node.gpus}
+        ways = ((gpu, rank) for gpu in gpus.values() for rank in range(len(WAYS)))
+        modes = {WAYS[rank] for gpu, rank in ways if asked.need(Slot(gpu), rank) is not None}
         if job.workers > 1 and len(modes) > 1 and job.request.gpus:
             yield from (replace(job.request, modes=frozenset({m})) for m in MODE_ORDER if m in modes)
 
@@ -172,12 +187,12 @@ class PlainSearch:
         """One of the equal nodes, and then some of the GPUs that fit there in that mode."""
         sequence, wanted = asked.job.sequence, asked.job.request.gpus
         node = lowest[draw(self.seed, sequence, worker, len(lowest))]
-        mode = node.shares[0].mode
-        fitting = [j for j, *_rest in self._fitting(asked, self.books.slots(node.node_id), mode)]
+        rank = node.inside[1]
+        fitting = [j for j, *_rest in self._fitting(asked, self.books.slots(node.node_id), rank)]
         first = draw(self.seed ^ 1, sequence, worker, len(fitting))
         taken = sorted((fitting[first:] + fitting[:first])[:wanted])
         slots = self.books.slots(node.node_id)
-        after = {j: self._after(asked, slots[j], mode) for j in taken}
+        after = {j: self._after(asked, slots[j], rank) for j in taken}
         return replace(node, shares=tuple(after[j].lodgers[-1].share for j in taken))
 
     def is_own(self, asked: Asked, node_id: str) -> bool:
@@ -204,8 +219,8 @@ class PlainSearch:
             yield Place((0, asked.placement.score(offer)), (0, 0, 0), node_id, (), ())
             return
         slots = books.slots(node_id)
-        for rank, mode in enumerate(MODE_ORDER):
-            fitting = self._fitting(asked, slots, mode, (blind, stranger))
+        for rank, mode in enumerate(WAYS):
+            fitting = self._fitting(asked, slots, rank, (blind, stranger))
             if len(fitting) < request.gpus:
                 continue
             if mode is Mode.EXCLUSIVE and asked.placement.aligned:
@@ -220,19 +235,19 @@ class PlainSearch:
     def _best_set(self, asked: Asked, node_id: str, rank: int, fitting: list) -> tuple[int, ...]:
         """The GPUs that are best one by one; whole ones are all alike."""
         wanted = asked.job.request.gpus
-        if MODE_ORDER[rank] is Mode.EXCLUSIVE:
+        if WAYS[rank] is Mode.EXCLUSIVE:
             return tuple(j for j, _need in fitting[:wanted])
         single = [self._place(asked, node_id, rank, (j,)) for j, _need in fitting]
         single.sort(key=lambda place: (place.value, place.inside))
         return tuple(place.taken[0] for place in single[:wanted])
 
     def _fitting(
-        self, asked: Asked, slots: list[Slot], mode: Mode, how: tuple[bool, bool] = (False, False)
+        self, asked: Asked, slots: list[Slot], rank: int, how: tuple[bool, bool] = (False, False)
     ) -> list:
         blind, stranger = how
         found = []
         for j, slot in enumerate(slots):
-            need = asked.need(slot, mode)
+            need = asked.need(slot, rank)
             if need is None or not slot.has_room(need) or not self._apart(asked, slot, need, stranger):
                 continue
             if blind or self._welcome(asked, slot, need):
@@ -262,16 +277,16 @@ class PlainSearch:
             for lodger, one in zip(after.lodgers, forecast, strict=True)
         )
 
-    def _after(self, asked: Asked, slot: Slot, mode: Mode) -> Slot:
-        need = asked.need(slot, mode)
+    def _after(self, asked: Asked, slot: Slot, rank: int) -> Slot:
+        need = asked.need(slot, rank)
         assert need is not None
         return slot.with_one_more(need, asked.who)
 
     def _place(self, asked: Asked, node_id: str, rank: int, taken: tuple[int, ...]) -> Place:
         slots = self.books.slots(node_id)
-        after = {j: self._after(asked, slots[j], MODE_ORDER[rank]) for j in taken}
+        after = {j: self._after(asked, slots[j], rank) for j in taken}
         offer = self._offer(asked, node_id, after, rank)
-        if len(taken) > 1 and MODE_ORDER[rank] is not Mode.EXCLUSIVE:
+        if len(taken) > 1 and WAYS[rank] is not Mode.EXCLUSIVE:
             # Several shares are weighed as the sum of what each would strand or take from others.
             single = [self._offer(asked, node_id, {j: after[j]}, rank) for j in taken]
             offer = offer._replace(
@@ -290,7 +305,7 @@ class PlainSearch:
         then = [after.get(j, slot) for j, slot in enumerate(before)]
         cpu, ram = books.cpu_free(node_id), books.ram_free(node_id)
         opened = [j for j in after if not before[j].lodgers]
-        whole = bool(after) and MODE_ORDER[rank] is Mode.EXCLUSIVE
+        whole = bool(after) and WAYS[rank] is Mode.EXCLUSIVE
         growth = stranded(then, cpu - request.cpu_milli, ram - request.ram_bytes, books.mix)
         growth -= stranded(before, cpu, ram, books.mix)
         forgone = 0
@@ -299,7 +314,7 @@ class PlainSearch:
             forgone = self.worth.forgone(Standing(before, cpu, ram), left)
         felt = {j: self._forecast(before[j], after[j]) for j in after}
         fields = {
-            "mode": rank,
+            "mode": MODE_ORDER.index(WAYS[rank]),
             "taken": sum(before[j].free_milli - after[j].free_milli for j in after),
             "gpu_left": sum(slot.free_milli for slot in after.values()),
             "node_left": sum(slot.free_milli for slot in then),
@@ -316,8 +331,8 @@ class PlainSearch:
             "forgone": forgone,
             "suffered": sum(suffered for suffered, _inflicted in felt.values()),
             "inflicted": sum(inflicted for _suffered, inflicted in felt.values()),
-            "price": sum(opening_ms(before[j].gpu.model, MODE_ORDER[rank]) for j in opened),
-            "wasted": sum(self._wasted(before[j], after[j]) for j in after),
+            "price": sum(opening_ms(before[j].gpu.model, WAYS[rank]) for j in opened),
+            "wasted": sum(self._wasted(asked, before[j], after[j]) for j in after),
             "outlasts": sum(_outlasted(before[j], int(asked.job.lifetime)) for j in after),
         }
         return Offer(**(dict.fromkeys(Offer._fields, 0) | fields))
@@ -333,7 +348,7 @@ class PlainSearch:
         inflicted = sum(mine.pressure[c] * other.sensitivity[c] for other in there for c in (0, 1))
         return suffered // 1000, inflicted // 1000
 
-    def _wasted(self, before: Slot, after: Slot) -> int:
+    def _wasted(self, asked: Asked, before: Slot, after: Slot) -> int:
         """Compute that the newcomer takes for nothing because its share is small, as measured or believed."""
         newcomer = after.lodgers[-1]
         profile, share, model = newcomer.profile, newcomer.share, before.gpu.model
@@ -345,6 +360,9 @@ class PlainSearch:
             milli = 1000 if slowdown is None else int(slowdown * 1000 + 1e-6)
         else:
             milli = round(slowdown * 1000)
+        if share.mode is Mode.TIMESLICE and asked.job.request.compute_milli is None:
+            # Where the others take all their turns, its part of them is all it gets.
+            milli = max(milli, 1000 * (profile.sm_milli or 0) // share.compute_milli)
         return (milli - 1000) * (before.free_milli - after.free_milli) // 1000
 
 
