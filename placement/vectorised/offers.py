@@ -86,8 +86,9 @@ def _outlasts(of: Shares) -> Figure:
     return np.where(lasting == 0, 1, np.maximum(lifetime + 1 - lasting, 0))
 
 
+_MODE_RANK = np.array(k.MODE_RANK)
 _OF_SHARES: dict[str, Callable[[Shares], Figure]] = {
-    "mode": lambda of: of.fits.rank & k.OF_MODE,
+    "mode": lambda of: _MODE_RANK.take(of.fits.rank),
     "taken": lambda of: of.taken,
     "gpu_left": lambda of: of.fits.left,
     "node_left": lambda of: of.node(k.FREE_SUM) - of.taken,
