@@ -159,4 +159,5 @@ def _cotenant(*arguments: str) -> list[str]:
 
 
 def _up(client: Client) -> set[str]:
-    return {node.node_id for node in client.nodes() if node.state == "up"}
+    # The manager also knows the nodes of its last life, for which no agent has spoken yet.
+    return {node.node_id for node in client.nodes() if node.state == "up" and node.last_seen_s is not None}

@@ -310,7 +310,10 @@ class GpuView(Shape):
 
 
 class NodeView(Shape):
-    """One node; ``last_seen_s`` is when its agent last answered, in unix seconds."""
+    """One node; ``last_seen_s`` is when its agent was last in contact, in unix seconds.
+
+    It is None as long as this manager knows the node from its database alone.
+    """
 
     node_id: str
     state: str
