@@ -43,7 +43,7 @@ def policies(output: str) -> None:
         Column("KIND", lambda row: row.kind),
         Column("WHAT IT DOES", lambda row: row.what, flexible=True),
         Column("SOURCE", lambda row: row.source),
-        Column("OPTIONS", lambda row: row.options, wide=True),
+        Column("OPTIONS", lambda row: row.options, wide=True, flexible=True),
     ]
     show(Listing(columns, list(policy_rows()), asdict, "no policies"), output)
 
