@@ -110,9 +110,9 @@ StudyProgress = Callable[[str, int, int], None]
 def run_study(
     spec: StudySpec,
     progress: StudyProgress | None = None,
-    compiling: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda _line: None,
 ) -> Study:
-    """Read, simulate under each policy in turn, and report; ``compiling`` hears of a policy that takes long.
+    """Read, simulate under each policy in turn, and report; ``tell`` gets a line before what takes long.
 
     Raises:
         InvalidInput: anything of the input that cannot be right; nothing has been simulated then.
@@ -138,16 +138,12 @@ def run_study(
         profiles=profiles,
         known_durations=known_durations,
         load_s=load_s,
+        tell=tell,
     )
     runs = []
     for policy in spec.policies:
         told = partial(progress, policy) if progress is not None else None
-        chosen = replace(
-            options,
-            policy=policy,
-            progress=told,
-            compiling=partial(compiling, policy) if compiling is not None else None,
-        )
+        chosen = replace(options, policy=policy, progress=told)
         runs.append((policy, simulate(trace.rows, cluster, chosen)))
     told_of = (*trace.notices, *notices, *_tenants_without_jobs(spec.policies, trace))
     return Study(trace, cluster, spec.seed, tuple(runs), told_of)

@@ -12,6 +12,7 @@ import cotenant
 from cotenant import plugins
 from placement import interference, policies
 from placement.model import InvalidSpec, OperationFailed
+from simulator import engine
 
 
 def test_importing_it_imports_the_standard_library_alone():
@@ -40,6 +41,13 @@ def test_simulating_in_one_call():
     assert first.metrics.jobs_completed == 20
     again = cotenant.simulate(policy="fifo", cluster="8x8xA100-SXM4-80GB", limit=20)
     assert first.outcomes == again.outcomes
+
+
+def test_compiling_is_told_on_stderr(capsys, monkeypatch):
+    monkeypatch.setattr(engine, "compile_kernels", lambda _placement, tell: tell("compiling"))
+    cotenant.simulate(policy="fifo", cluster="8x8xA100-SXM4-80GB", limit=1)
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "compiling\n")
 
 
 class Largest:
