@@ -18,7 +18,7 @@ from placement.interference.base import (
     coupling_of,
 )
 from placement.interference.none import NoInterference
-from placement.model import UnknownName
+from placement.model import CotenantError, InvalidSpec, UnknownName
 
 MODELS: dict[str, Callable[[], InterferenceModel]] = {
     "none": NoInterference,
@@ -31,13 +31,21 @@ def model_named(name: str) -> InterferenceModel:
 
     Raises:
         UnknownName: nobody registered it.
+        CotenantError: it cannot be made.
     """
     build = MODELS.get(name)
     if build is None:
         raise UnknownName(
             f"interference model {name!r} is unknown; choose one of {', '.join(sorted(MODELS))}"
         )
-    return build()
+    try:
+        return build()
+    except CotenantError:
+        raise
+    except Exception as problem:
+        raise InvalidSpec(
+            f"interference model {name!r} cannot be made: {type(problem).__name__}: {problem}"
+        ) from problem
 
 
 __all__ = [
