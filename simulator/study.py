@@ -25,8 +25,6 @@ DEFAULT_TRACE = Path(__file__).parent / "data" / "default-trace.csv"
 DEFAULT_CLUSTER = "8x8xA100-SXM4-80GB"
 """The cluster that goes with the default trace: some queueing under best-fit, much under strict FIFO."""
 
-OWN_OPTIONS = ("known_durations", "profiles")
-
 
 @dataclass(frozen=True, slots=True)
 class StudySpec:
@@ -124,10 +122,11 @@ def run_study(
     # The same name means an oracle: the policy believes in the very object that makes jobs slow.
     belief = truth if spec.belief == spec.truth else model_named(spec.belief)
     path, form, cluster = _setting(spec)
-    reading = {key: value for key, value in spec.options.items() if key not in OWN_OPTIONS}
     known_durations = flag(spec.options.get("known_durations", "false"), "option known_durations")
     profiles_path = Path(spec.options["profiles"]) if "profiles" in spec.options else None
-    trace = read_trace(path, ReadOptions(spec.skip_bad_lines, spec.limit, reading, spec.data_folder), form)
+    trace = read_trace(
+        path, ReadOptions(spec.skip_bad_lines, spec.limit, spec.options, spec.data_folder), form
+    )
     profiles, notices = profiles_for(trace.rows, profiles_path)
     load_s = time.perf_counter() - begun_s
     options = SimulationOptions(
