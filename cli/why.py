@@ -63,8 +63,10 @@ def explained(job: JobView, explanation: ExplanationView) -> list[str]:
         lines.append(
             f"outcome: {explanation.outcome} ({OUTCOMES.get(explanation.outcome, explanation.outcome)})"
         )
-    if explanation.note:
-        lines.append(f"note: {one_line(explanation.note)}")
+    note = one_line(explanation.note)
+    # Of a job that was never placed, the first line has said how it ended.
+    if note and not lines[0].endswith(note):
+        lines.append(f"note: {note}")
     if job.assignments:
         lines.extend(_promise(job, explanation))
     if explanation.reasons:

@@ -197,6 +197,23 @@ def test_why_of_a_job_that_ended_still_tells_what_was_ruled_out(manager, run):
     assert lines[-3:] == ["ruled out:", "   COUNT  REASON", "  3 GPUs  GPU already in use"]
 
 
+@pytest.mark.parametrize("failure", ["larger than the cluster\nNODE_GPUS", ""])
+@pytest.mark.parametrize("state", [JobState.REJECTED, JobState.FAILED, JobState.CANCELLED])
+def test_why_of_a_job_that_was_never_placed_says_its_end_once(manager, run, state, failure):
+    manager.hold(job_view("j1", state=state, ended_s=NOW_S, failure=failure))
+    manager.explanations["j1"] = models.ExplanationView(
+        job_id="j1",
+        outcome="no-fit",
+        reasons={},
+        candidates=0,
+        predicted_slowdown=None,
+        predicted_upper=None,
+        note=f"{state.value}: {failure}".rstrip(": "),
+    )
+    end = f"{state.value}: {' '.join(failure.split())}".rstrip(": ")
+    assert run("why", "j1").out.splitlines() == [f"job j1 (1 GPU) was never placed; it is {end}"]
+
+
 def test_why_has_no_wide_table(manager, run):
     manager.hold(RUNNING)
     answer = run("why", "j2", "-o", "wide")
