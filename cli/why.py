@@ -93,7 +93,7 @@ def _headline(job: JobView) -> str:
 
 
 def _promise(job: JobView, explanation: ExplanationView) -> list[str]:
-    from cli.texts import slowdown_text
+    from cli.texts import neighbours_text, slowdown_text
 
     predicted, upper = explanation.predicted_slowdown, explanation.predicted_upper
     if predicted is None:
@@ -105,7 +105,7 @@ def _promise(job: JobView, explanation: ExplanationView) -> list[str]:
         else "predicted slowdown: unknown",
         f"observed slowdown: {slowdown_text(job.observed_slowdown)}",
         "accepted slowdown: any" if accepted is None else f"accepted slowdown: {accepted:g}x",
-        f"neighbours: {', '.join(job.neighbours) or 'none'}",
+        f"neighbours: {neighbours_text(job, None if job.ended_s is not None else explanation.neighbours)}",
     ]
 
 

@@ -268,6 +268,8 @@ class ExplanationView(Shape):
     predicted_slowdown: float | None
     predicted_upper: float | None
     note: str = ""
+    neighbours: tuple[str, ...] = ()
+    """Jobs that hold shares of its GPUs now, by submission."""
 
 
 class LogChunk(Shape):
