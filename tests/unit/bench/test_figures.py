@@ -167,10 +167,8 @@ def test_those_without_data_are_skipped_in_one_line(tmp_path, sample, monkeypatc
     assert ran == [name for name in BENCHMARKS if "simulator" not in name]
     printed = capsys.readouterr()
     assert len(printed.out.splitlines()) == len(ran)
-    missing = (
-        f"skipped: simulator, simulator-without-fast: their data are expected in {sample}; COTENANT_DATA or "
-    )
-    assert printed.err.startswith(missing)
+    assert printed.err.startswith("skipped: simulator, simulator-without-fast: their data are expected in ")
+    assert f"{sample}; COTENANT_DATA or" in printed.err
     assert printed.err.count("\n") == 1
 
     into = tmp_path / "lines.jsonl"
@@ -322,3 +320,12 @@ def test_the_page_is_that_of_the_lines_beside_it():
     lines = (ROOT / "docs" / "performance.jsonl").read_text(encoding="utf-8").splitlines()
     written = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert written == page([json.loads(line) for line in lines]), "run: make performance"
+
+
+def test_each_section_says_what_was_measured():
+    written = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    for section in written.split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        prose = text.partition("\n| ")[0]
+        assert len(prose) > 250, title
+        assert len(prose.strip().split("\n\n")) >= 2, title
