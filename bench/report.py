@@ -16,10 +16,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.lifetimes import CLUSTER
 from bench.report_decisions import decisions
 from bench.report_fgd import fgd_bound, published_fgd
 from bench.report_line import Line, excess, machine, table
-from bench.simulator import EXPONENT_LIMIT, RATIO_LIMIT, WALL_LIMITS_S
+from bench.simulator import EXPONENT_LIMIT, GROWTH_JOBS, RATIO_LIMIT, WALL_LIMITS_S
 
 HEAD = """\
 # Performance
@@ -62,6 +63,13 @@ def _simulator(line: Line) -> Iterator[str]:
     yield ""
     yield f"{figures['jobs']:,} jobs on `{figures['cluster']}`, {machine(line)}."
     yield ""
+    few, many = GROWTH_JOBS
+    yield (
+        "Each policy places all jobs of the trace, and all complete; the fastest run counts. `against bare "
+        "simpy` is its wall time over that of the bare program, which was measured beside it; the growth is "
+        f"that from the first {few:,} to the first {many:,} jobs."
+    )
+    yield ""
     yield "| policy | wall time | limit | jobs a second | against bare simpy | limit |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for policy, of in figures["policies"].items():
@@ -86,6 +94,13 @@ def _lifetimes(line: Line) -> Iterator[str]:
     yield (
         "`cotenant` on the same made-up jobs with lifetimes unknown to it, told for moves alone, estimated "
         f"and known: means over all seeds, in seconds, {machine(line)}."
+    )
+    yield ""
+    yield (
+        f"Short and long jobs, on shares of a GPU and on whole ones, come to `{CLUSTER}`; those of the "
+        "first quarter of the time are left out of the means. `jct` is the time from submission to end, "
+        "`wait` that to the first placement; `whole` and `share` are the jobs on whole GPUs and on shares "
+        "alone, and `jobs` counts all that came, per seed."
     )
     yield ""
     rows = [[f"`{variant}`", *(f"{of[name]:,.0f}" for name in names)] for variant, of in figures.items()]
