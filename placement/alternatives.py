@@ -69,8 +69,9 @@ def _smaller_slice(
 def _slowdown_in(
     belief: InterferenceModel, profile: Profile, gpu_model: str, need: Need, cut: str
 ) -> float | None:
-    """The slowdown in a slice, as measured, or else as the model bounds it; None if neither is known."""
-    measured = profile.slice_slowdown(gpu_model, cut)
-    if measured is not None:
-        return measured
-    return belief.predict(gpu_model, (Resident(profile, need.mode, need.compute_milli),))[0].upper
+    """The slowdown in a slice as the model bounds it, or as measured if that is worse; None if unknown.
+
+    Promises are judged by the model's bound, so a better measurement does not help.
+    """
+    upper = belief.predict(gpu_model, (Resident(profile, need.mode, need.compute_milli),))[0].upper
+    return None if upper is None else max(upper, profile.slice_slowdown(gpu_model, cut) or 1.0)
