@@ -57,6 +57,11 @@ BENCHMARKS = {
         FGD,
     ),
     "lifetimes": Benchmark("bench.lifetimes", ("--json",), ("--seeds", "1", "--hours", "8")),
+    "shares": Benchmark(
+        "bench.shares",
+        ("--json", "--load", "0.7,0.9,1.1"),
+        ("--seeds", "1", "--hours", "4", "--load", "0.9"),
+    ),
     "fgd-bound": Benchmark("bench.fgd_bound", ("--json",), ("--workload", "default"), FGD),
 }
 

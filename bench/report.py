@@ -20,6 +20,7 @@ from bench.lifetimes import CLUSTER
 from bench.report_decisions import decisions
 from bench.report_fgd import fgd_bound, published_fgd
 from bench.report_line import Line, excess, machine, table
+from bench.shares import CLUSTER as SHARES_CLUSTER
 from bench.simulator import EXPONENT_LIMIT, GROWTH_JOBS, RATIO_LIMIT, WALL_LIMITS_S
 
 HEAD = """\
@@ -107,6 +108,35 @@ def _lifetimes(line: Line) -> Iterator[str]:
     yield from table(["lifetimes", *(f"`{name}`" for name in names)], rows)
 
 
+def _shares(line: Line) -> Iterator[str]:
+    figures = line["figures"]
+    names = list(next(iter(next(iter(figures.values())).values())))
+    yield "## What it brings to choose a smaller slice"
+    yield ""
+    yield (
+        "`cotenant` on the same made-up jobs, with shares as large as each can use (`as-used`) and with "
+        f"smaller slices where a promise allows them (`chosen`): means over all seeds, {machine(line)}."
+    )
+    yield ""
+    yield (
+        f"Jobs of the shipped profiles come to `{SHARES_CLUSTER}`, none states its compute, and half of them "
+        "say how slow they may be.  The load is the part of the compute that all could use together.  `jct` "
+        "and `wait` are in seconds, `slowdown` is that while a job runs, `promised` counts the jobs with a "
+        "promise and `broken` those that were slower than promised."
+    )
+    yield ""
+    rows = [
+        [
+            load,
+            f"`{variant}`",
+            *(f"{of[name]:,.2f}" if name == "slowdown" else f"{of[name]:,.0f}" for name in names),
+        ]
+        for load, variants in figures.items()
+        for variant, of in variants.items()
+    ]
+    yield from table(["load", "shares", *(f"`{name}`" for name in names)], rows)
+
+
 def _raw(figures: Mapping[str, Any]) -> str:
     return f"```json\n{json.dumps(figures, indent=2)}\n```\n"
 
@@ -118,6 +148,7 @@ _SECTIONS: Mapping[str, Callable[[Line], Iterator[str]]] = {
     "decisions-without-fast": decisions,
     "published-fgd": published_fgd,
     "lifetimes": _lifetimes,
+    "shares": _shares,
     "fgd-bound": fgd_bound,
 }
 """By the names of :data:`bench.all.BENCHMARKS`."""

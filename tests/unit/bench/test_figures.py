@@ -121,7 +121,7 @@ def test_every_benchmark_comes_to_its_end_and_onto_the_page(sample):
     report = run("bench.report", text=printed)
     assert report == page(lines)
     assert report.count("| `srtf` |") == 2
-    assert report.count("a sample.") == 6
+    assert report.count("a sample.") == 7
     assert "Not measured" not in report
     assert "```" not in report, "each has a section of its own"
 
