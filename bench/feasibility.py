@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from bench.slowdowns import WHOLE_MILLI, Held, bound
 from placement.model import Assignment, Devices, Gpu, Isolation, Job, Level, Mode, Node, Profile, Share
 
 
@@ -79,25 +80,9 @@ SLICES = {"A100-SXM4-80GB": SLICES_80GB, "H100-SXM5-80GB": SLICES_80GB}
 COMPUTE_SLICES, MEMORY_SLICES = 7, 8
 MPS_CLIENTS = 48
 """Of one MPS server since Volta: NVIDIA's MPS documentation."""
-WHOLE_MILLI = 1000
 
-TURN, SM, DRAM, MARGIN = 1.12, 0.46, 0.35, 0.10
-"""The additive model of interference: per neighbour in turns, in SMs, in DRAM; and its margin."""
 ROUNDING = 1e-9
 """Sums of the same floats in another order differ by less."""
-
-
-@dataclass(frozen=True, slots=True)
-class Held:
-    """One worker's share of a GPU."""
-
-    job: Job
-    profile: Profile | None
-    worker: int
-    share: Share
-
-    def __str__(self) -> str:
-        return f"{self.job.job_id}/{self.worker}"
 
 
 @dataclass(slots=True)
@@ -372,36 +357,6 @@ def _broken_promises(gpu: Gpu, held: Sequence[Held]) -> Iterator[Violation]:
         if promise is None:
             continue
         near = [other for other in held if other.share.mig_start == each.share.mig_start]
-        expected = slowdown(each, [other for other in near if other is not each])
-        upper = None if expected is None else 1 + (expected - 1) * (1 + MARGIN)
+        upper = bound(each, [other for other in near if other is not each])
         if upper is None or upper > promise + ROUNDING:
             yield Violation(Rule.PROMISE, gpu.uuid, f"{each}: {upper} above {promise}")
-
-
-def slowdown(me: Held, others: Sequence[Held]) -> float | None:
-    """Expected slowdown of a resident against running alone on the whole GPU, None if it is unknown.
-
-    The additive model: time-sliced neighbours cost their own busy time, MPS neighbours what both use of the
-    SMs and of DRAM bandwidth, slices nothing; a share smaller than the job's own use slows it by the ratio.
-    """
-    share, profile = me.share, me.profile
-    if share.mode is Mode.EXCLUSIVE or (not others and share.compute_milli >= WHOLE_MILLI):
-        return 1.0
-    if profile is None or profile.sm_milli is None:
-        return None
-    busy, bandwidth = profile.sm_milli / 1000, (profile.dram_milli or 0) / 1000
-    total = 1.0
-    for other in others if share.mode is not Mode.MIG else ():
-        if other.share.mode is Mode.MIG:
-            continue
-        if other.profile is None or other.profile.sm_milli is None:
-            return None
-        other_busy = other.profile.sm_milli / 1000
-        if Mode.TIMESLICE in (share.mode, other.share.mode):
-            total += TURN * other_busy
-        else:
-            total += SM * busy * min(other_busy, other.share.compute_milli / 1000)
-            total += DRAM * bandwidth * (other.profile.dram_milli or 0) / 1000
-    if share.mode in (Mode.MIG, Mode.MPS):
-        total *= max(1.0, profile.sm_milli / share.compute_milli)
-    return total

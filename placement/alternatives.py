@@ -8,7 +8,7 @@ offered: its holder is in the way of its neighbours for longer than it leaves ro
 
 from __future__ import annotations
 
-from placement.interference import InterferenceModel, Resident
+from placement.interference import InterferenceModel, Resident, predictions_inside
 from placement.model import Mode, Profile, Request
 from placement.partition import Need, by_size, geometry_of, need_in_slice, possible_modes, share_of
 
@@ -30,7 +30,7 @@ def other_slice(
 
 def slowed_together(belief: InterferenceModel, gpu_model: str, resident: Resident, copies: int) -> int:
     """How much so many equal residents of one slice are slowed beyond 1, thousandths; 0 if unknown."""
-    slowdown = belief.predict(gpu_model, (resident,) * copies)[0].slowdown
+    slowdown = predictions_inside(belief, gpu_model, (resident,) * copies)[0].slowdown
     return 0 if slowdown is None else max(round(1000 * slowdown) - 1000, 0)
 
 
@@ -42,7 +42,7 @@ def _for_all_shares(
     if need is None or request.max_slowdown is None:
         return need
     resident = Resident(profile, need.mode, need.compute_milli)
-    upper = belief.predict(kind[0], (resident,) * request.shares_per_gpu)[0].upper
+    upper = predictions_inside(belief, kind[0], (resident,) * request.shares_per_gpu)[0].upper
     return need if upper is not None and upper <= request.max_slowdown else None
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placement.interference import InterferenceModel, Resident
 from placement.model import (
@@ -150,19 +150,33 @@ class Auditor:
         wrong = []
         for start in {share.mig_start for _job, _worker, share in held}:
             near = [each for each in held if each[2].mig_start == start]
+            inside = near[0][2].mig_profile is not None and near[0][2].mode is not Mode.MIG
+            whole = sum(share.compute_milli for _j, _w, share in near) if inside else 1000
+            profiles = [self.profiles.get(job.profile or "") for job, _worker, _share in near]
             residents = tuple(
-                Resident(self.profiles.get(job.profile or ""), share.mode, share.compute_milli)
-                for job, _worker, share in near
+                Resident(_used_of(profile, whole), share.mode, -(-share.compute_milli * 1000 // whole))
+                for profile, (_job, _worker, share) in zip(profiles, near, strict=True)
             )
-            for (job, _worker, share), prediction in zip(
-                near, self.belief.predict(model, residents), strict=True
-            ):
+            predictions = self.belief.predict(model, residents)
+            for (job, _worker, share), profile, told in zip(near, profiles, predictions, strict=True):
                 most = job.request.max_slowdown
                 if most is None or share.mode is Mode.EXCLUSIVE:
                     continue
-                if prediction.upper is None or prediction.upper > most:
-                    wrong.append(f"promise of {job.job_id}: {prediction.upper} > {most}")
+                beyond = max(((profile and profile.sm_milli) or 0) / whole, 1.0)
+                if told.upper is None or told.upper * beyond > most + 1e-9:
+                    wrong.append(f"promise of {job.job_id}: {told.upper} x {beyond} > {most}")
         return wrong
+
+
+def _used_of(profile: Profile | None, whole: int) -> Profile | None:
+    """What a job uses of so many thousandths of a GPU, if that were all."""
+    if profile is None or whole == 1000:
+        return profile
+    used = [
+        None if milli is None else min(milli * 1000 // whole, 1000)
+        for milli in (profile.sm_milli, profile.dram_milli)
+    ]
+    return replace(profile, sm_milli=used[0], dram_milli=used[1])
 
 
 def _unlike_asked(job: Job, share: Share) -> list[str]:

@@ -74,6 +74,14 @@ def test_neighbours_slow_each_other_and_only_each_other(devices: SimulatedDevice
     assert speeds[pair[1].key] == pytest.approx(1 / (1 + 1.12 * 0.8))
 
 
+def test_those_in_a_slice_slow_each_other_and_nobody_beside_it(devices: SimulatedDevices) -> None:
+    shares = (Share("GPU-n-0", Mode.TIMESLICE, 200, 8 * GIB, "3g.40gb", 4),) * 2
+    inside = Tenant(WorkerKey("inside", 1, 0), shares, LIGHT)
+    beside = Tenant(WorkerKey("b", 1, 0), (Share("GPU-n-0", Mode.MIG, 428, 8 * GIB, "3g.40gb", 0),), LIGHT)
+    speeds = devices.speeds([inside, beside])
+    assert (speeds[inside.key], speeds[beside.key]) == (pytest.approx(1 / (1 + 1.12 * 0.5)), 1.0)
+
+
 def test_the_slowest_gpu_of_a_worker_counts(devices: SimulatedDevices) -> None:
     shares = (Share("GPU-n-0", Mode.TIMESLICE, 1000), Share("GPU-n-1", Mode.TIMESLICE, 1000))
     wide = Tenant(WorkerKey("wide", 1, 0), shares, BUSY)

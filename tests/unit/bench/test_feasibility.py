@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.feasibility import SLICES, Books, Held, Rule, slowdown
+from bench.feasibility import SLICES, Books, Rule
+from bench.slowdowns import Held, slowdown
 from placement.model import (
     Assignment,
     Devices,

@@ -16,8 +16,9 @@ from placement.interference import (
     Prediction,
     Resident,
     model_named,
+    predictions_of,
 )
-from placement.model import Mode, Profile, UnknownName
+from placement.model import Mode, Profile, Share, UnknownName
 
 GPU = "A100-SXM4-80GB"
 LIGHT = Profile("light", sm_milli=200, dram_milli=100)
@@ -167,3 +168,47 @@ def test_a_model_answers_to_its_name(name):
 def test_an_unknown_model_is_answered_with_the_known_ones(name):
     with pytest.raises(UnknownName, match=f"{name!r} is unknown; choose one of additive, none"):
         model_named(name)
+
+
+def inside(mode: Mode, milli: int, start: int) -> Share:
+    return Share("g", mode, milli, None, "3g.40gb", start)
+
+
+SLICE, TURNS = Share("g", Mode.MIG, 428, None, "3g.40gb", 4), Mode.TIMESLICE
+IN_SLICES = {
+    # who is on the GPU -> slowdown of the first, worked out by hand
+    "alone in a slice that is large enough": ([(LIGHT, inside(Mode.MPS, 428, 0))], 1.0),
+    "alone in a slice that is too small": ([(HEAVY, inside(TURNS, 450, 0))], 2.0),
+    "half of a slice is half of a small GPU": ([(PLAIN, inside(Mode.MPS, 500, 0))] * 2, 1 + 0.46 * 0.5 * 0.5),
+    "a slice of half a GPU": (
+        [(LIGHT, inside(Mode.MPS, 250, 0))] * 2, 1 + 0.46 * 0.4 * 0.4 + 0.35 * 0.2 * 0.2
+    ),
+    "who uses more than its part": (
+        [(PLAIN, inside(Mode.MPS, 200, 0))] * 2, (1 + 0.46 * 1.0 * 0.5) * 2 * 1.25
+    ),
+    "turns in a slice": ([(LIGHT, inside(TURNS, 200, 0))] * 2, 1 + 1.12 * 0.5),
+    "turns in a slice that is too small": ([(PLAIN, inside(TURNS, 200, 0))] * 2, (1 + 1.12) * 1.25),
+    "a whole slice beside it": ([(LIGHT, inside(TURNS, 428, 0)), (HEAVY, SLICE)], 1.0),
+    "those in another slice": (
+        [(LIGHT, inside(TURNS, 200, 0)), (LIGHT, inside(TURNS, 200, 0)), *[(None, inside(TURNS, 99, 4))] * 2],
+        1 + 1.12 * 0.5,
+    ),
+    "a stranger in the same": ([(LIGHT, inside(TURNS, 200, 0)), (None, inside(TURNS, 200, 0))], None),
+    "shares of the GPU itself": (
+        [(LIGHT, Share("g", TURNS, 200)), (HEAVY, Share("g", TURNS, 800))], 1 + 1.12 * 0.9
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("there", "slowdown"), IN_SLICES.values(), ids=IN_SLICES)
+def test_who_shares_a_slice_has_the_others_in_it_for_neighbours_and_it_for_a_gpu(there, slowdown):
+    first = predictions_of(AdditiveInterference(), GPU, there)[0]
+    assert first.slowdown == (None if slowdown is None else pytest.approx(slowdown))
+    assert (first.upper is None) == (slowdown is None)
+
+
+def test_predictions_come_in_the_order_of_those_who_are_there():
+    there = [(HEAVY, SLICE), (LIGHT, inside(TURNS, 200, 0)), (None, SLICE), (PLAIN, inside(TURNS, 200, 0))]
+    forward = predictions_of(AdditiveInterference(), GPU, there)
+    assert predictions_of(AdditiveInterference(), GPU, there[::-1]) == forward[::-1]
+    assert len({prediction.slowdown for prediction in forward}) == len(there)

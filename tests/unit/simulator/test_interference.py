@@ -3,7 +3,7 @@
 import pytest
 
 from placement.interference import AdditiveInterference, NoInterference, Prediction, Resident
-from placement.model import Mode, Profile, Request
+from placement.model import Devices, Mode, Profile, Request
 from placement.trace import TraceRow
 from simulator.cluster_spec import load_cluster
 from simulator.engine import SimulationOptions, SimulationResult, simulate
@@ -56,6 +56,16 @@ def test_progress_is_integrated_under_the_slowdown_of_the_present_neighbours(cas
     lines, ends = CROWDS[case]
     result = run([share(*line) for line in lines], Crowd())
     assert {o.job_id: o.ended_s for o in result.outcomes} == ends
+
+
+def test_those_in_a_slice_slow_each_other_and_nobody_beside_it():
+    """Each crowd is asked about by itself: the two in each slice, and the one that has a slice alone."""
+    modes = frozenset({Mode.MIG, Mode.TIMESLICE})
+    asked = Request(gpus=2, compute_milli=70, modes=modes, devices=Devices.SAME)
+    cut = Request(modes=frozenset({Mode.MIG}), mig_profile="2g.20gb")
+    rows = [TraceRow("cut", 0, cut, 100), *(TraceRow(f"pair{i}", 0, asked, 100) for i in range(2))]
+    result = run(rows, Crowd(), policy="parvagpu")
+    assert {o.job_id: o.ended_s for o in result.outcomes} == {"cut": 100, "pair0": 200, "pair1": 200}
 
 
 def test_observed_slowdown_is_running_time_over_solo_time():
