@@ -14,13 +14,9 @@ import numpy as np
 from placement import columns as k
 from placement.columns import Ints
 from placement.vectorised.fits import Fits, Scene
-from placement.vectorised.measures import (
-    forgone,
-    forgone_bare,
-    forgone_whole,
-    stranding,
-    stranding_of_whole,
-)
+from placement.vectorised.measures import stranding, stranding_of_whole
+from placement.vectorised.terms import TermsAt
+from placement.vectorised.worth import forgone, forgone_bare, forgone_whole
 
 Figure = Ints | int
 
@@ -53,14 +49,12 @@ class Shares:
         self.fits = fits
         self.gpu = fits.gpu
         self.term = fits.term
-        self.empty = (fits.gpu[k.MODE] == k.EMPTY).view(np.int8)
         self.taken = fits.gpu[k.FREE_MILLI] - fits.left
-
-        self._felt: Ints | None = None
+        self._felt: tuple[Figure, Figure] | None = None
 
     @property
-    def felt(self) -> Ints:
-        """What the newcomer suffers and inflicts, int64 [2, places]."""
+    def felt(self) -> tuple[Figure, Figure]:
+        """What the newcomer suffers and inflicts."""
         if self._felt is None:
             self._felt = _felt(self.gpu, self.term)
         return self._felt
@@ -71,12 +65,26 @@ class Shares:
         return figures
 
 
-def _felt(gpu: Ints, term: Ints) -> Ints:
-    parts = np.empty((2, 2, gpu.shape[1]), np.int64)
-    np.multiply(gpu[k.PRESSURE : k.PRESSURE_2 + 1], term[k.SENSES : k.SENSES_2 + 1], out=parts[0])
-    np.multiply(gpu[k.SENSITIVITY : k.SENSITIVITY_2 + 1], term[k.PRESSES : k.PRESSES_2 + 1], out=parts[1])
-    felt: Ints = (parts[:, 0] + parts[:, 1]) // 1000
-    return felt
+def _felt(gpu: Ints, term: TermsAt) -> tuple[Figure, Figure]:
+    if all(term.number(column) == 0 for column in _PULLS):
+        return 0, 0
+    felt = np.empty((4, gpu.shape[1]), np.int64)
+    for i, column in enumerate(_PULLS):
+        np.multiply(gpu[k.PRESSURE + i], term[column], out=felt[i])
+    suffered, inflicted = (felt[::2] + felt[1::2]) // 1000
+    return suffered, inflicted
+
+
+_PULLS = k.SENSES, k.SENSES_2, k.PRESSES, k.PRESSES_2
+"""The terms that go with what presses on a GPU and what is sensitive there, column by column."""
+
+
+def _price(of: Shares) -> Figure:
+    return of.term[k.PRICE] * of.fits.empty.view(np.int8) if of.fits.opens else 0
+
+
+def _wasted(of: Shares) -> Figure:
+    return 0 if of.term.number(k.ALONE) == 0 else of.term[k.ALONE] * of.taken // 1000
 
 
 def _outlasts(of: Shares) -> Figure:
@@ -96,17 +104,17 @@ _OF_SHARES: dict[str, Callable[[Shares], Figure]] = {
     "ram_left": lambda of: of.node(k.RAM_FREE) - of.ask[k.RAM],
     "gpus": lambda of: of.node(k.SIZE),
     "empties": lambda of: of.node(k.EMPTIES),
-    "opened": lambda of: of.empty.astype(np.int64),
+    "opened": lambda of: of.fits.empty.astype(np.int64) if of.fits.opens else 0,
     "residents": lambda of: of.gpu[k.CLIENTS],
-    "shape": lambda of: np.where(of.fits.rank == k.EXCLUSIVE_RANK, 2, 1),
+    "shape": lambda of: np.where(np.equal(of.fits.rank, k.EXCLUSIVE_RANK), 2, 1),
     "shapes": lambda of: of.node(k.SHAPES),
     "stranded": lambda of: stranding(of.scene, of.fits),
     "forgone": lambda of: forgone(of.scene, of.fits, of.taken),
     "suffered": lambda of: of.felt[0],
     "inflicted": lambda of: of.felt[1],
-    "price": lambda of: of.term[k.PRICE] * of.empty,
+    "price": _price,
     "outlasts": _outlasts,
-    "wasted": lambda of: of.term[k.ALONE] * of.taken // 1000,
+    "wasted": _wasted,
 }
 
 
@@ -143,10 +151,10 @@ class _Sets:
         return figures
 
     @property
-    def rank(self) -> Ints:
+    def rank(self) -> Figure:
         """The mode, which is the same for all."""
-        ranks: Ints = self._shares.mode[self._chosen[:, 0]]  # type: ignore[index]
-        return ranks
+        mode = self._shares.mode
+        return mode if isinstance(mode, int) else mode[self._chosen[:, 0]]
 
 
 def _total(name: str) -> Callable[[_Sets], Figure]:
