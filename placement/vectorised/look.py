@@ -96,17 +96,21 @@ class _Look:
 
     def _sift(self, state: State, ask: list[int], enough: int) -> Ints:
         """Where those of the next nodes stand that may have room, about enough of them."""
-        start = (self._begin + self._sifted) % self._size
-        # Up to the last of all at most: a view costs nothing.
-        end = min(start + min(self._block, self._size - self._sifted), self._size)
+        start, count = (self._begin + self._sifted) % self._size, min(self._block, self._size - self._sifted)
+        most = enough + MORE
         self._block *= 2
-        if len(self._within):
-            rows = self._within[start:end]
-            could, seen = which_could(state[2].take(rows), (rows, state[1]), ask, 2 * enough)
-        else:
-            could, seen = which_could(state[2][start:end], (start, state[1]), ask, 2 * enough)
+        if not len(self._within):  # all at once up to the last row: a view costs nothing
+            end = min(start + count, self._size)
+            could, seen = which_could(state[2][start:end], (start, state[1]), ask, most)
+            self._sifted += seen
+            return could + start
+        rows, beyond = self._within[start : start + count], start + count - self._size
+        if beyond > 0:
+            rows = np.concatenate((rows, self._within[:beyond]))
+        could, seen = which_could(state[2].take(rows), (rows, state[1]), ask, most)
         self._sifted += seen
-        return could + start
+        could += start
+        return could % self._size if beyond > 0 else could
 
     def enter(self, rows: Ints, which: Ints, offered: tuple[Ints, Ints]) -> None:
         """Enter those of the next rows that have room, with their scores and choices."""
