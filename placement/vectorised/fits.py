@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from placement import columns as k
 from placement.columns import Ints
+from placement.vectorised.numbers import EIGHT, EMPTY, SEVEN
 from placement.vectorised.terms import TermsAt, terms_of
 
 Bools = npt.NDArray[np.bool_]
@@ -90,7 +91,7 @@ class Fits:
     opens: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        self.empty = self.gpu[k.MODE] == k.EMPTY
+        self.empty = self.gpu[k.MODE] == EMPTY
         self.opens = bool(np.count_nonzero(self.empty))
 
     def some(self, which: Ints) -> Fits:
@@ -191,7 +192,7 @@ def _open_pairs(scene: Scene, *, first_alone: bool) -> tuple[Ints, Ints | int, I
 
 def _lead_alone(scene: Scene, modes: Ints, is_open: Any) -> Ints | None:
     """Keep the first of empty GPUs in a row open, in place; for how many each stands, None if for itself."""
-    empty = modes == k.EMPTY
+    empty = modes == EMPTY
     behind = empty[:, 1:] & empty[:, :-1]
     if not np.count_nonzero(behind):
         return None
@@ -257,7 +258,7 @@ def _left(offered: int, rank: Ints | int, gpu: Ints, term: TermsAt) -> Ints:
             left[rank == k.EXCLUSIVE_RANK] = 0
     if offered & CUT:
         mig = slices_among(offered, rank)
-        used = gpu[k.MIG_STATE, mig] >> 8 & 7
+        used = gpu[k.MIG_STATE, mig] >> EIGHT & SEVEN
         if term.of.left_by_used is not None:
             left[mig] = term.of.left_by_used.take(used)
         else:

@@ -15,6 +15,7 @@ from placement import columns as k
 from placement.columns import Ints
 from placement.vectorised.fits import Fits, Scene
 from placement.vectorised.measures import stranding, stranding_of_whole
+from placement.vectorised.numbers import THOUSAND
 from placement.vectorised.terms import TermsAt
 from placement.vectorised.worth import forgone, forgone_bare, forgone_whole
 
@@ -66,17 +67,11 @@ class Shares:
 
 
 def _felt(gpu: Ints, term: TermsAt) -> tuple[Figure, Figure]:
-    if all(term.number(column) == 0 for column in _PULLS):
+    if not term.of.feels:
         return 0, 0
-    felt = np.empty((4, gpu.shape[1]), np.int64)
-    for i, column in enumerate(_PULLS):
-        np.multiply(gpu[k.PRESSURE + i], term[column], out=felt[i])
-    suffered, inflicted = (felt[::2] + felt[1::2]) // 1000
+    felt = gpu[k.PRESSURE : k.SENSITIVITY_2 + 1] * term.pulls
+    suffered, inflicted = (felt[::2] + felt[1::2]) // THOUSAND
     return suffered, inflicted
-
-
-_PULLS = k.SENSES, k.SENSES_2, k.PRESSES, k.PRESSES_2
-"""The terms that go with what presses on a GPU and what is sensitive there, column by column."""
 
 
 def _price(of: Shares) -> Figure:
@@ -84,7 +79,7 @@ def _price(of: Shares) -> Figure:
 
 
 def _wasted(of: Shares) -> Figure:
-    return 0 if of.term.number(k.ALONE) == 0 else of.term[k.ALONE] * of.taken // 1000
+    return 0 if of.term.number(k.ALONE) == 0 else of.term[k.ALONE] * of.taken // THOUSAND
 
 
 def _outlasts(of: Shares) -> Figure:

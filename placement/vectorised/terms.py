@@ -8,6 +8,9 @@ import numpy.typing as npt
 from placement import columns as k
 from placement.columns import Ints
 
+PULLS = k.SENSES, k.SENSES_2, k.PRESSES, k.PRESSES_2
+"""What of a request meets what presses on a GPU and what is sensitive there: its columns from PRESSURE on."""
+
 _MOST_KNOWN = 4096
 _known: dict[int, Terms] = {}
 
@@ -20,10 +23,11 @@ class Terms:
         same: by column the one number wherever a GPU would do, None if there are several.  It is an array
             without an axis: numpy works with one in half the time that it takes with an int.
         served: where a GPU would do, bool [ranks x kinds]; None if wherever it is offered.
+        pulls: senses and presses, [4, 1], None if there are several; feels: whether any is not 0.
         left_by_used: compute left on a GPU with so many of its slices in use, None if it depends on more.
     """
 
-    __slots__ = ("array", "columns", "kinds", "left_by_used", "same", "served")
+    __slots__ = ("array", "columns", "feels", "kinds", "left_by_used", "pulls", "same", "served")
 
     def __init__(self, array: Ints) -> None:
         self.array = array
@@ -37,6 +41,9 @@ class Terms:
         alike = (some == some[:, :1]).all(1).tolist()
         numbers = zip(alike, some[:, 0].tolist(), strict=True)
         self.same: list[Ints | None] = [np.array(number) if one else None for one, number in numbers]
+        pulls = [number for number in map(self.same.__getitem__, PULLS) if number is not None]
+        self.pulls: Ints | None = np.array(pulls)[:, None] if len(pulls) == len(PULLS) else None
+        self.feels = self.pulls is None or bool(self.pulls.any())
         self.left_by_used: Ints | None = None
         slices, cut = self.same[k.SLICES], self.same[k.CUT]
         if slices is not None and cut is not None and slices > 0:
@@ -85,6 +92,12 @@ class TermsAt:
         """A column for some of the pairs."""
         found = self[column]
         return found[which] if found.ndim else found
+
+    @property
+    def pulls(self) -> Ints:
+        """Senses and presses, by :data:`PULLS`, [4, pairs], or [4, 1] if they are the same for all."""
+        same = self.of.pulls
+        return self.of.columns.take(PULLS, 0).take(self.at, 1) if same is None else same
 
     def number(self, column: int) -> int | None:
         """The one number of a column, None if there are several."""

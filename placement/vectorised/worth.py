@@ -6,23 +6,28 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from placement import columns as k
 from placement import mix as f
 from placement import worth as w
 from placement.columns import Ints
 from placement.vectorised.fits import SHARED, WHOLE, Fits, Scene, slices_among
+from placement.vectorised.numbers import ONE, THOUSAND
+
+Floats = npt.NDArray[np.float64]
 
 _MOST_KNOWN = 8
 _known: dict[int, Worths] = {}
 
 _RATIOS = len(w.FEED_WEIGHTS)
-_FEED_WEIGHTS = np.array(w.FEED_WEIGHTS, np.int64)
-_EIGHTH = np.array(3)
-"""Arrays without an axis: numpy works with one in half the time that it takes with an int."""
-_THOUSAND = np.array(1000)
-_MUCH = np.array(w.MUCH)
-_MIB = np.array(20)
+_FEED_WEIGHTS = np.array(w.FEED_WEIGHTS) / 8
+_GPU_WEIGHT = np.array(w.GPU_WEIGHT)
+_BEST_FIT = np.array(4000)
+_MIB = np.array(1 / (1 << 20))
+_RESOURCES = 4
+"""The first columns of a node, CPU_FREE to EMPTIES; RAM in MiB."""
+_RESOURCE_OF_RATIO = np.array([k.CPU_FREE] * (_RATIOS - 1) + [k.RAM_FREE])
 
 
 def _table(mix: Ints, at: int, count: int) -> Ints:
@@ -38,14 +43,15 @@ def _one_of(numbers: Ints) -> Ints:
 class Worths:
     """What of a compiled mix of usual requests depends on nothing else, laid out for whole arrays.
 
-    What CPU and RAM of a node allow is a division each: the compute that they can feed at every ratio, and
-    the places for usual requests of several GPUs that have a price.  These are lines of one table.
+    What a node's CPU and RAM allow is a division each: the compute that they can feed at every ratio, and the
+    places for usual requests of several GPUs that have a price; so are the places by empty GPUs.  These are
+    lines of one table.  It is of floats, which divide in a tenth of the time: below 2**53 they are exact, and
+    a quotient is rounded down to the same; more than that has only what is unlimited.
 
     Attributes:
-        resource, factors, units: by line: CPU or RAM, times what, divided by what; boundless: lines of what
-            nothing is asked of.
-        gpus: GPUs that each priced request asks for, [requests, 1]; prices: of each on each kind of GPU,
-            [requests, kinds], or [requests] if they are the same for all kinds.
+        resource, factors, units: by line: the column of a node, times what, divided by what; boundless: lines
+            of what nothing is asked of.
+        requests: how many have a price; prices: of each on each kind of GPU, [requests, kinds].
         kind_prices: by kind, None if all are 0.
         totals: memory by kind; shares: worth by compute left, one after the other by kind; either is the same
             for all kinds if it has no axis, or as many entries as for one kind.
@@ -61,14 +67,14 @@ class Worths:
         priced = (big_prices > 0).nonzero()[0]
         usual = _table(mix, f.BIG_AT, count * w.BIG_COLUMNS).reshape(-1, w.BIG_COLUMNS).take(priced, 0)
         self.requests = len(priced)
-        units = np.concatenate((_table(mix, f.RATIOS_AT, _RATIOS), usual[:, 0], usual[:, 1]))
-        self.resource = np.array([0] * (_RATIOS - 1) + [1] + [0] * len(priced) + [1] * len(priced))
-        self.factors = np.array([1000] * _RATIOS + [1] * 2 * len(priced))[:, None]
+        units = np.concatenate((_table(mix, f.RATIOS_AT, _RATIOS), usual[:, :3].T.reshape(-1)))
+        of_requests = np.repeat((k.CPU_FREE, k.RAM_FREE, k.EMPTIES), len(priced))
+        self.resource = np.concatenate((_RESOURCE_OF_RATIO, of_requests))
+        self.factors = np.repeat((1000.0, 1.0), (_RATIOS, 3 * len(priced)))[:, None]
         self.boundless = (units == 0).nonzero()[0]
-        self.units = np.maximum(units, 1)[:, None]
-        self.gpus = usual[:, 2:3].copy()
+        self.units = np.maximum(units, 1.0)[:, None]
         bits = np.minimum(np.arange(kinds), k.BIT_LIMIT)
-        self.prices = (usual[:, 3:4] >> bits & 1) * big_prices.take(priced)[:, None]
+        self.prices = (usual[:, 3:4] >> bits & 1) * big_prices.take(priced)[:, None].astype(np.float64)
         self.kind_prices = kind_prices if kind_prices.any() else None
         self.totals = _one_of(np.maximum(_table(mix, f.TOTALS_AT, kinds), 1))
         shares = _table(mix, f.WORTH_AT, kinds * 1001).reshape(kinds, 1001)
@@ -80,11 +86,12 @@ class Worths:
         """Whether all prices are as they were."""
         return self.mix.take(self._where).tobytes() == self._stamp
 
-    def allowed(self, rest: Ints) -> Ints:
-        """What so much CPU and RAM (MiB) allow, int64 [cases, resources, nodes]: [cases, lines, nodes]."""
-        times: Ints = rest.take(self.resource, 1)
+    def allowed(self, rest: Floats) -> Floats:
+        """What so much of the node allows, [cases, columns, nodes]: [cases, lines, nodes]."""
+        times: Floats = rest.take(self.resource, 1)
         times *= self.factors
-        times //= self.units
+        times /= self.units
+        np.floor(times, out=times)
         if len(self.boundless):
             times[:, self.boundless] = w.MUCH
         return times
@@ -115,14 +122,14 @@ def _of_shares(scene: Scene, fits: Fits, worths: Worths) -> Ints:
     held = np.minimum(rest[:, 1], total)  # a thousand times as much is a number
     if scene.ask[k.OFFERED] & ~SHARED:
         np.maximum(held, 0, out=held)
-    held *= _THOUSAND
+    held *= THOUSAND
     held //= total
     np.minimum(held, rest[:, 0], out=held)
     if len(worths.shares) > 1001:
         held += kind * 1001
     worth: Ints = worths.shares.take(held)
     if fits.term.number(k.CLIENT_LIMIT) != k.MANY:
-        worth[1, gpu[k.CLIENTS] + 1 >= fits.term[k.CLIENT_LIMIT]] = 0
+        worth[1, gpu[k.CLIENTS] + ONE >= fits.term[k.CLIENT_LIMIT]] = 0
     return worth
 
 
@@ -140,8 +147,8 @@ def _lost_there(scene: Scene, fits: Fits, taken: Ints, worths: Worths) -> Ints:
         before[fits.empty] = 1000
     if offered & WHOLE:
         after[fits.rank == k.EXCLUSIVE_RANK] = 0
-    lost: Ints = (before - after) * w.GPU_WEIGHT
-    lost += taken * (gpu[k.FREE_MILLI] + fits.left) // 4000
+    lost: Ints = (before - after) * _GPU_WEIGHT
+    lost += taken * (gpu[k.FREE_MILLI] + fits.left) // _BEST_FIT
     return lost
 
 
@@ -170,37 +177,34 @@ def _of_first(scene: Scene, opened: int) -> _Taken:
 
 def _lost_beside(scene: Scene, what: _Taken, worths: Worths) -> Ints:
     """What the rest of each node loses."""
-    ask, node = scene.ask, scene.node
-    rest = np.empty((2, 2, len(node)), np.int64)  # CPU and RAM (MiB), before and after
-    rest[:] = node.T[k.CPU_FREE : k.RAM_FREE + 1]
-    rest[1] -= np.array(((ask[k.CPU],), (ask[k.RAM],)))
-    rest[:, 1] >>= _MIB
-    np.minimum(rest, _MUCH, out=rest)
+    node = scene.node if what.at is None else scene.node.take(what.at, 0)
+    rest = np.empty((2, _RESOURCES, len(node)))  # before and after
+    rest[:] = node.T[:_RESOURCES]
+    rest[1, : k.FREE_SUM] -= np.array(((scene.ask[k.CPU],), (scene.ask[k.RAM],)))
+    rest[1, k.FREE_SUM] -= what.milli
+    rest[1, k.EMPTIES] -= what.opened
+    mib = rest[:, k.RAM_FREE]
+    mib *= _MIB
+    np.floor(mib, out=mib)
     allowed = worths.allowed(rest)
-    if what.at is not None:
-        allowed, node = allowed.take(what.at, 2), node.take(what.at, 0)
-    gpus = np.empty((2, 2, len(node)), np.int64)  # free compute and empty GPUs, before and after
-    gpus[:] = node.T[k.FREE_SUM : k.EMPTIES + 1]
-    gpus[1, 0] -= what.milli
-    gpus[1, 1] -= what.opened
-    fed = np.dot(_FEED_WEIGHTS, np.minimum(allowed[:, :_RATIOS], gpus[:, :1]))
-    fed >>= _EIGHTH
-    lost: Ints = fed[0] - fed[1]
+    fed = np.floor(np.dot(_FEED_WEIGHTS, np.minimum(allowed[:, :_RATIOS], rest[:, k.FREE_SUM, None])))
+    gone: Floats = fed[0] - fed[1]
+    if worths.requests and np.count_nonzero(rest[0, k.EMPTIES]):
+        gone += _lost_to_several(allowed[:, _RATIOS:], what.kind, worths)
+    lost: Ints = gone.astype(np.int64)
     if worths.kind_prices is not None:
-        lost += worths.kind_prices.take(what.kind) * what.milli // 1000
-    if worths.requests and np.count_nonzero(gpus[0, 1]):
-        lost += _lost_to_several(allowed[:, _RATIOS:], gpus[:, 1:], what.kind, worths)
+        lost += worths.kind_prices.take(what.kind) * what.milli // THOUSAND
     return lost
 
 
-def _lost_to_several(allowed: Ints, empties: Ints, kind: Ints, worths: Worths) -> Ints:
-    """What usual requests of several GPUs lose: by what CPU and RAM allow, and by empty GPUs."""
-    places = empties // worths.gpus
-    np.minimum(places, allowed[:, : worths.requests], out=places)
-    np.minimum(places, allowed[:, worths.requests :], out=places)
+def _lost_to_several(allowed: Floats, kind: Ints, worths: Worths) -> Floats:
+    """What usual requests of several GPUs lose: by what CPU, RAM and empty GPUs allow."""
+    count = worths.requests
+    places = np.minimum(allowed[:, :count], allowed[:, count : 2 * count])
+    np.minimum(places, allowed[:, 2 * count :], out=places)
     gone = places[0] - places[1]
     gone *= worths.prices.take(kind, 1)
-    lost: Ints = np.add.reduce(gone)
+    lost: Floats = np.add.reduce(gone)
     return lost
 
 
