@@ -53,4 +53,4 @@ class Cotenant(Placement):
         held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
         slowed = (at.suffered * at.taken + at.inflicted * held) // (1000 * HARM_PART)
         own, changing = 3 * at.wasted, 3 * larger(at.price - MOMENT_MS, 0) // HORIZON_S
-        return at.forgone + own + slowed + changing + OUTLASTING * at.outlasts
+        return at.forgone + slowed + (own + OUTLASTING * at.outlasts + changing)  # often these are 0

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from placement import columns as k
 from placement.columns import Ints
-from placement.vectorised.numbers import EIGHT, EMPTY, SEVEN
+from placement.vectorised.numbers import EIGHT, EMPTY, ONE, SEVEN
 from placement.vectorised.terms import TermsAt, terms_of
 
 Bools = npt.NDArray[np.bool_]
@@ -174,6 +174,8 @@ def _open_pairs(scene: Scene, *, first_alone: bool) -> tuple[Ints, Ints | int, I
     """GPUs whose mode is open to the request: place and rank, columns [pairs, columns], and runs if alike."""
     modes = scene.column(k.MODE)
     is_open = _OPEN[scene.ask[k.OFFERED]].take(modes)
+    if not scene.ask[k.OFFERED] & ~SHARED:  # most that are shared already are too full
+        is_open *= scene.column(k.FREE_MILLI) >= terms_of(scene.tables[0]).least
     runs = _lead_alone(scene, modes, is_open) if first_alone else None
     rank: Ints | int | None = _ALONE.get(scene.ask[k.OFFERED])
     if rank is not None:
@@ -299,7 +301,7 @@ def welcome(scene: Scene, fits: Fits) -> Fits:
 
 def has_room_beside(node: Ints, ask: list[int]) -> Bools:
     """Which nodes are up and have CPU and RAM for one worker."""
-    could: Bools = node[:, k.UP] == 1
+    could: Bools = node[:, k.UP] == ONE
     if ask[k.CPU] > 0:
         could &= node[:, k.CPU_FREE] >= ask[k.CPU]
     if ask[k.RAM] > 0:

@@ -23,11 +23,12 @@ class Terms:
         same: by column the one number wherever a GPU would do, None if there are several.  It is an array
             without an axis: numpy works with one in half the time that it takes with an int.
         served: where a GPU would do, bool [ranks x kinds]; None if wherever it is offered.
+        least: the least compute that would do.
         pulls: senses and presses, [4, 1], None if there are several; feels: whether any is not 0.
         left_by_used: compute left on a GPU with so many of its slices in use, None if it depends on more.
     """
 
-    __slots__ = ("array", "columns", "feels", "kinds", "left_by_used", "pulls", "same", "served")
+    __slots__ = ("array", "columns", "feels", "kinds", "least", "left_by_used", "pulls", "same", "served")
 
     def __init__(self, array: Ints) -> None:
         self.array = array
@@ -40,6 +41,7 @@ class Terms:
         some = self.columns[:, served] if served.any() else self.columns[:, :1]
         alike = (some == some[:, :1]).all(1).tolist()
         numbers = zip(alike, some[:, 0].tolist(), strict=True)
+        self.least: Ints = some[k.MILLI].min()
         self.same: list[Ints | None] = [np.array(number) if one else None for one, number in numbers]
         pulls = [number for number in map(self.same.__getitem__, PULLS) if number is not None]
         self.pulls: Ints | None = np.array(pulls)[:, None] if len(pulls) == len(PULLS) else None
