@@ -172,12 +172,12 @@ def fits_of(scene: Scene, *, first_alone: bool) -> Fits:
 
 def _open_pairs(scene: Scene, *, first_alone: bool) -> tuple[Ints, Ints | int, Ints, Ints | None]:
     """GPUs whose mode is open to the request: place and rank, columns [pairs, columns], and runs if alike."""
-    modes = scene.column(k.MODE)
-    is_open = _OPEN[scene.ask[k.OFFERED]].take(modes)
-    if not scene.ask[k.OFFERED] & ~SHARED:  # most that are shared already are too full
+    modes, offered = scene.column(k.MODE), scene.ask[k.OFFERED]
+    is_open = _OPEN[offered].take(modes)
+    if not offered & ~SHARED:  # most that are shared already are too full
         is_open *= scene.column(k.FREE_MILLI) >= terms_of(scene.tables[0]).least
     runs = _lead_alone(scene, modes, is_open) if first_alone else None
-    rank: Ints | int | None = _ALONE.get(scene.ask[k.OFFERED])
+    rank: Ints | int | None = _ALONE.get(offered)
     if rank is not None:
         place = is_open.reshape(-1).nonzero()[0]
     else:

@@ -25,9 +25,10 @@ Figure = Ints | int
 class Places:
     """Has the attributes of an offer; each is worked out once."""
 
-    def __init__(self, figures: dict[str, Callable[[Any], Figure]], source: Any) -> None:
+    def __init__(self, figures: dict[str, Callable[[Any], Figure]], source: Any, **known: Figure) -> None:
         self._figures = figures
         self._source = source
+        self.__dict__.update(known)
 
     def __getattr__(self, name: str) -> Figure:
         figure = self._figures.get(name)
@@ -91,8 +92,6 @@ def _outlasts(of: Shares) -> Figure:
 
 _OF_SHARES: dict[str, Callable[[Shares], Figure]] = {
     "mode": lambda of: of.fits.rank & k.OF_MODE,
-    "taken": lambda of: of.taken,
-    "gpu_left": lambda of: of.fits.left,
     "node_left": lambda of: of.node(k.FREE_SUM) - of.taken,
     "cpu": lambda of: of.ask[k.CPU],
     "cpu_left": lambda of: of.node(k.CPU_FREE) - of.ask[k.CPU],
@@ -115,7 +114,8 @@ _OF_SHARES: dict[str, Callable[[Shares], Figure]] = {
 
 def offers_of_shares(scene: Scene, fits: Fits) -> Places:
     """One share on each GPU that has room."""
-    return Places(_OF_SHARES, Shares(scene, fits))
+    shares = Shares(scene, fits)
+    return Places(_OF_SHARES, shares, taken=shares.taken, gpu_left=fits.left)
 
 
 # -- several GPUs of a node --------------------------------------------------------------------------------
