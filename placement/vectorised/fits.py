@@ -238,8 +238,9 @@ def _with_room(scene: Scene, rank: Ints | int, gpu: Ints, term: TermsAt) -> tupl
 
 def _with_room_beside(gpu: Ints, ask: list[int], term: TermsAt) -> Bools:
     """Where a share has room, if it were of a mode that is shared."""
-    room: Bools = gpu[k.FREE_MILLI] >= term[k.MILLI]
-    room &= gpu[k.FREE_MEMORY] >= term[k.MEMORY]
+    room: Bools = gpu[k.FREE_MEMORY] >= term[k.MEMORY]
+    if ask[k.OFFERED] & ~SHARED or term.number(k.MILLI) is None:  # else there is enough for the least
+        room &= gpu[k.FREE_MILLI] >= term[k.MILLI]
     if term.number(k.CLIENT_LIMIT) != k.MANY:
         room &= gpu[k.CLIENTS] < term[k.CLIENT_LIMIT]
     # A GPU of nobody is kept from nobody.

@@ -40,6 +40,17 @@ def _one_of(numbers: Ints) -> Ints:
     return np.array(numbers[0]) if (numbers == numbers[0]).all() else numbers
 
 
+def _priced(mix: Ints, prices: Ints, kinds: int) -> tuple[Ints, Floats]:
+    """CPU, RAM (MiB) and GPUs that are asked for at a price, each once, and the price on each kind of GPU."""
+    some = (prices > 0).nonzero()[0]
+    usual = _table(mix, f.BIG_AT, len(prices) * w.BIG_COLUMNS).reshape(-1, w.BIG_COLUMNS).take(some, 0)
+    asked, which = np.unique(usual[:, :3], axis=0, return_inverse=True)
+    by_kind = np.zeros((len(asked), kinds))
+    bits = np.minimum(np.arange(kinds), k.BIT_LIMIT)
+    np.add.at(by_kind, which.reshape(-1), (usual[:, 3:] >> bits & 1) * prices.take(some)[:, None])
+    return asked, by_kind
+
+
 class Worths:
     """What of a compiled mix of usual requests depends on nothing else, laid out for whole arrays.
 
@@ -51,7 +62,8 @@ class Worths:
     Attributes:
         resource, factors, units: by line: the column of a node, times what, divided by what; boundless: lines
             of what nothing is asked of.
-        requests: how many have a price; prices: of each on each kind of GPU, [requests, kinds].
+        requests: how many have a price, those that differ in the kind of GPU alone counted once; prices: of
+            each on each kind, [requests, kinds].
         kind_prices: by kind, None if all are 0.
         totals: memory by kind; shares: worth by compute left, one after the other by kind; either is the same
             for all kinds if it has no axis, or as many entries as for one kind.
@@ -64,17 +76,14 @@ class Worths:
         self._where = np.concatenate([np.arange(size) + int(mix[at]) for at, size in tables])
         self._stamp = mix.take(self._where).tobytes()
         big_prices, kind_prices = (_table(mix, at, size).copy() for at, size in tables)
-        priced = (big_prices > 0).nonzero()[0]
-        usual = _table(mix, f.BIG_AT, count * w.BIG_COLUMNS).reshape(-1, w.BIG_COLUMNS).take(priced, 0)
-        self.requests = len(priced)
-        units = np.concatenate((_table(mix, f.RATIOS_AT, _RATIOS), usual[:, :3].T.reshape(-1)))
-        of_requests = np.repeat((k.CPU_FREE, k.RAM_FREE, k.EMPTIES), len(priced))
+        asked, self.prices = _priced(mix, big_prices, kinds)
+        self.requests = len(asked)
+        units = np.concatenate((_table(mix, f.RATIOS_AT, _RATIOS), asked.T.reshape(-1)))
+        of_requests = np.repeat((k.CPU_FREE, k.RAM_FREE, k.EMPTIES), len(asked))
         self.resource = np.concatenate((_RESOURCE_OF_RATIO, of_requests))
-        self.factors = np.repeat((1000.0, 1.0), (_RATIOS, 3 * len(priced)))[:, None]
+        self.factors = np.repeat((1000.0, 1.0), (_RATIOS, 3 * len(asked)))[:, None]
         self.boundless = (units == 0).nonzero()[0]
         self.units = np.maximum(units, 1.0)[:, None]
-        bits = np.minimum(np.arange(kinds), k.BIT_LIMIT)
-        self.prices = (usual[:, 3:4] >> bits & 1) * big_prices.take(priced)[:, None].astype(np.float64)
         self.kind_prices = kind_prices if kind_prices.any() else None
         self.totals = _one_of(np.maximum(_table(mix, f.TOTALS_AT, kinds), 1))
         shares = _table(mix, f.WORTH_AT, kinds * 1001).reshape(kinds, 1001)
@@ -116,7 +125,8 @@ def _of_shares(scene: Scene, fits: Fits, worths: Worths) -> Ints:
     rest = np.empty((2, 2, len(kind)), np.int64)  # compute and memory, before and after
     rest[:] = gpu[k.FREE_MILLI : k.FREE_MEMORY + 1]
     rest[1, 0] = fits.left
-    rest[1, 1] -= fits.term[k.MEMORY]
+    memory = rest[1, 1]
+    memory -= fits.term[k.MEMORY]
     # The scarcer of compute and memory counts.
     total = worths.totals if not worths.totals.ndim else worths.totals.take(kind)
     held = np.minimum(rest[:, 1], total)  # a thousand times as much is a number
@@ -161,13 +171,13 @@ class _Taken:
 
     Attributes:
         at: the node of each place, as it stands in the scene, None if each is a place; kind: of its GPU.
-        milli: thousandths of that; opened: how many empty GPUs.
+        milli: thousandths of that; opened: how many empty GPUs, None if none anywhere.
     """
 
     at: Ints | None
     kind: Ints
     milli: Ints | int
-    opened: Ints | int
+    opened: Ints | int | None
 
 
 def _of_first(scene: Scene, opened: int) -> _Taken:
@@ -180,9 +190,12 @@ def _lost_beside(scene: Scene, what: _Taken, worths: Worths) -> Ints:
     node = scene.node if what.at is None else scene.node.take(what.at, 0)
     rest = np.empty((2, _RESOURCES, len(node)))  # before and after
     rest[:] = node.T[:_RESOURCES]
-    rest[1, : k.FREE_SUM] -= np.array(((scene.ask[k.CPU],), (scene.ask[k.RAM],)))
-    rest[1, k.FREE_SUM] -= what.milli
-    rest[1, k.EMPTIES] -= what.opened
+    cpu, ram, free, empties = rest[1]  # changed in place: an index would have them written back once more
+    cpu -= scene.ask[k.CPU]
+    ram -= scene.ask[k.RAM]
+    free -= what.milli
+    if what.opened is not None:
+        empties -= what.opened
     mib = rest[:, k.RAM_FREE]
     mib *= _MIB
     np.floor(mib, out=mib)
@@ -217,7 +230,7 @@ def forgone(scene: Scene, fits: Fits, taken: Ints) -> Ints | int:
         return 0
     worths = worths_of(scene.tables[4])
     lost = _lost_there(scene, fits, taken, worths)
-    opened: Any = fits.empty.view(np.int8) if fits.opens else 0
+    opened: Any = fits.empty.view(np.int8) if fits.opens else None
     lost += _lost_beside(scene, _Taken(fits.node, fits.gpu[k.MODEL], taken, opened), worths)
     return lost
 
