@@ -5,8 +5,8 @@
 #   PYTEST_ARGS     more arguments for pytest, e.g. PYTEST_ARGS="-m 'not slow'"
 #   BENCH_ARGS      arguments for the benchmarks
 #   CAMPAIGN_ARGS   arguments for the campaign of kills, e.g. CAMPAIGN_ARGS="--kills 50 --seed 3"
-#   COTENANT_DATA   folder with public trace data (default: ../shared/data beside the checkout); tests that
-#                   need it are skipped where it is absent
+#   COTENANT_DATA   folder with public trace data (default: ../shared/data beside the checkout); tests and
+#                   benchmarks that need it are skipped where it is absent
 #
 # Nothing is written outside this folder and $TMPDIR, except pip's own cache.
 

@@ -23,7 +23,7 @@ class MpsFolders:
 
 
 def mps_folders(data_dir: Path, device: str) -> MpsFolders:
-    """The folders of a GPU or slice; short, for the daemon makes sockets there and their names have a limit."""
+    """The folders of a GPU or slice; short, for the daemon makes sockets there, whose names have a limit."""
     home = data_dir / "mps" / hashlib.sha256(device.encode()).hexdigest()[:8]
     return MpsFolders(home / "pipe", home / "log")
 

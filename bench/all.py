@@ -23,7 +23,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
+from bench.data import FGD, PHILLY, REMEDY, add_data_option
+
 Line = Mapping[str, Any]
 
 
@@ -34,30 +35,34 @@ class Benchmark:
     module: str
     arguments: tuple[str, ...]
     sample: tuple[str, ...]
-    reads_data: bool = True
+    needs: Path | None = None
+    """What it reads, below the folder of the data."""
 
 
 _FEW_JOBS = ("--limit", "200", "--policy", "fifo,srtf")
 _FEW_DECISIONS = ("--gpus", "160,320", "--steps", "100", "--check", "50", "--loss", "20", "--seed", "1")
 BENCHMARKS = {
-    "simulator": Benchmark("bench.simulator", ("--json",), _FEW_JOBS),
-    "simulator-without-fast": Benchmark("bench.simulator", ("--json", "--without-fast"), _FEW_JOBS),
-    "decisions": Benchmark("bench.decisions", ("--json", "--loss", "1000"), _FEW_DECISIONS, reads_data=False),
+    "simulator": Benchmark("bench.simulator", ("--json",), _FEW_JOBS, PHILLY),
+    "simulator-without-fast": Benchmark("bench.simulator", ("--json", "--without-fast"), _FEW_JOBS, PHILLY),
+    "decisions": Benchmark("bench.decisions", ("--json", "--loss", "1000"), _FEW_DECISIONS),
     "decisions-without-fast": Benchmark(
         "bench.decisions",
         ("--json", "--without-fast", "--loss", "0", "--check", "0"),
         _FEW_DECISIONS,
-        reads_data=False,
     ),
     "published-fgd": Benchmark(
         "bench.published_fgd",
         ("--json",),
         ("--workload", "default", "--policy", "fgd,cotenant", "--seeds", "42", "--processes", "1"),
+        FGD,
     ),
-    "lifetimes": Benchmark(
-        "bench.lifetimes", ("--json",), ("--seeds", "1", "--hours", "8"), reads_data=False
+    "lifetimes": Benchmark("bench.lifetimes", ("--json",), ("--seeds", "1", "--hours", "8")),
+    "shares": Benchmark(
+        "bench.shares",
+        ("--json", "--load", "0.7,0.9,1.1"),
+        ("--seeds", "1", "--hours", "4", "--load", "0.9"),
     ),
-    "fgd-bound": Benchmark("bench.fgd_bound", ("--json",), ("--workload", "default")),
+    "fgd-bound": Benchmark("bench.fgd_bound", ("--json",), ("--workload", "default"), FGD),
 }
 
 
@@ -79,7 +84,7 @@ def run(name: str, settings: Settings) -> tuple[Line, bool]:
     """Run one benchmark; gives its line, and whether it came to a good end."""
     benchmark = BENCHMARKS[name]
     command = [sys.executable, "-m", benchmark.module, *benchmark.arguments]
-    command += ["--data", str(settings.data)] if benchmark.reads_data else []
+    command += ["--data", str(settings.data)] if benchmark.needs is not None else []
     command += benchmark.sample if settings.sample else ()
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False, text=True)
     try:
@@ -121,7 +126,7 @@ def _earlier(parser: argparse.ArgumentParser, texts: Sequence[str]) -> dict[str,
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description="Run the benchmarks; each prints one line of JSON.")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("COTENANT_DATA", DEFAULT_DATA)))
+    add_data_option(parser)
     parser.add_argument("--note", metavar="TEXT", help="what a reader of the figures should know")
     parser.add_argument(
         "--into", type=Path, metavar="FILE", help="keep the lines there (default: print them)"
@@ -143,15 +148,27 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _without_data(names: Sequence[str], data: Path) -> list[str]:
+    """Those of the benchmarks whose data are not there; one line says so."""
+    needs = {name: BENCHMARKS[name].needs for name in names}
+    absent = [name for name, needed in needs.items() if needed is not None and not (data / needed).exists()]
+    if absent:
+        print(f"skipped: {', '.join(absent)}: their data are expected in {data}; {REMEDY}", file=sys.stderr)
+    return absent
+
+
 def main() -> int:
-    """Run what is asked for and take what is given; 1 if a benchmark failed."""
+    """Run what is asked for and take what is given; 1 if a benchmark failed, or was named but has no data."""
     parser = _parser()
     given = parser.parse_args()
     settings = Settings(given.data, given.note, given.sample)
     earlier = _earlier(parser, given.figures)
     names = [_known(parser, name) for name in given.names] or ([] if earlier else list(BENCHMARKS))
-    failed = False
+    skipped = _without_data([name for name in names if name not in earlier], settings.data)
+    failed = not set(skipped).isdisjoint(given.names)
     for name in dict.fromkeys([*earlier, *names]):
+        if name in skipped:
+            continue
         line, well = (settings.line(name, earlier[name]), True) if name in earlier else run(name, settings)
         failed |= not well
         if given.into is None:

@@ -227,12 +227,17 @@ def _unlike_asked(where: str, job: Job, gpu: Gpu, share: Share) -> Iterator[Viol
     request = job.request
     if request.gpu_models and not any(_selects(each, gpu.model) for each in request.gpu_models):
         yield Violation(Rule.MODEL, where, gpu.model)
-    if share.mode not in request.modes:
+    if not {share.mode, _gpu_mode(share)} <= request.modes:
         yield Violation(Rule.MODE, where, share.mode.value)
     if request.isolation is Isolation.HARDWARE and share.mode not in (Mode.MIG, Mode.EXCLUSIVE):
         yield Violation(Rule.ISOLATION, where, "not apart in hardware")
     if request.mig_profile is not None and share.mig_profile != request.mig_profile:
         yield Violation(Rule.AMOUNT, where, f"{share.mig_profile} for {request.mig_profile}")
+
+
+def _gpu_mode(share: Share) -> Mode:
+    """The mode that the GPU must be in: an MPS share or a time slice may lie in a slice."""
+    return share.mode if share.mig_profile is None else Mode.MIG
 
 
 def _selects(selector: str, model: str) -> bool:
@@ -272,12 +277,12 @@ def _wrong_node(page: _Page) -> Iterator[Violation]:
 
 
 def _wrong_gpu(gpu: Gpu, held: Sequence[Held]) -> Iterator[Violation]:
-    modes = {each.share.mode for each in held}
+    modes = {_gpu_mode(each.share) for each in held}
     if len(modes) > 1:
         yield Violation(Rule.MIXED, gpu.uuid, ", ".join(sorted(mode.value for mode in modes)))
     if Mode.EXCLUSIVE in modes and len(held) > 1:
         yield Violation(Rule.COMPANY, gpu.uuid, f"{len(held)} residents")
-    clients = sum(each.share.mode is Mode.MPS for each in held)
+    clients = sum(each.share.mode is Mode.MPS for each in held if each.share.mig_profile is None)
     if clients > MPS_CLIENTS:
         yield Violation(Rule.CLIENTS, gpu.uuid, f"{clients} clients")
     milli = sum(each.share.compute_milli for each in held)
@@ -286,9 +291,37 @@ def _wrong_gpu(gpu: Gpu, held: Sequence[Held]) -> Iterator[Violation]:
     memory = sum(each.share.memory_bytes or 0 for each in held)
     if gpu.memory_bytes is not None and memory > gpu.memory_bytes:
         yield Violation(Rule.MEMORY, gpu.uuid, f"{memory} of {gpu.memory_bytes} bytes")
-    yield from _wrong_slices(gpu, [each for each in held if each.share.mode is Mode.MIG])
+    inside: dict[tuple[str, int | None], list[Held]] = {}
+    for each in held:
+        if each.share.mig_profile is not None and each.share.mode is not Mode.MIG:
+            inside.setdefault((str(each), each.share.mig_start), []).append(each)
+    for shares in inside.values():
+        yield from _wrong_inside(gpu, shares)
+    slices = [each for each in held if each.share.mode is Mode.MIG]
+    yield from _wrong_slices(gpu, [*slices, *(shares[0] for shares in inside.values())])
     yield from _wrong_company(gpu, held)
     yield from _broken_promises(gpu, held)
+
+
+def _wrong_inside(gpu: Gpu, held: Sequence[Held]) -> Iterator[Violation]:
+    """What is wrong with the shares of one worker in one slice; one that cannot be is told elsewhere."""
+    cut = SLICES.get(gpu.model, {}).get(held[0].share.mig_profile or "")
+    if cut is None:
+        return
+    where, shares = f"{gpu.uuid}: {held[0]}", [each.share for each in held]
+    if len({(share.mode, share.mig_profile) for share in shares}) > 1:
+        yield Violation(Rule.MIXED, where, "in one slice")
+    milli, memory = (
+        sum(share.compute_milli for share in shares),
+        sum(share.memory_bytes or 0 for share in shares),
+    )
+    if milli * COMPUTE_SLICES > cut.compute * WHOLE_MILLI:
+        yield Violation(Rule.COMPUTE, where, f"{milli} thousandths in {shares[0].mig_profile}")
+    if gpu.memory_bytes is not None and memory * MEMORY_SLICES > cut.memory * gpu.memory_bytes:
+        yield Violation(Rule.MEMORY, where, f"{memory} bytes in {shares[0].mig_profile}")
+    clients = sum(share.mode is Mode.MPS for share in shares)
+    if clients > MPS_CLIENTS * cut.compute // COMPUTE_SLICES:
+        yield Violation(Rule.CLIENTS, where, f"{clients} clients in {shares[0].mig_profile}")
 
 
 def _wrong_slices(gpu: Gpu, held: Sequence[Held]) -> Iterator[Violation]:
@@ -322,7 +355,7 @@ def _wrong_slices(gpu: Gpu, held: Sequence[Held]) -> Iterator[Violation]:
 
 def _wrong_company(gpu: Gpu, held: Sequence[Held]) -> Iterator[Violation]:
     """Tenants side by side on the same silicon where one of them accepts only its own."""
-    together = [each for each in held if each.share.mode is not Mode.MIG]
+    together = [each for each in held if each.share.mig_profile is None]
     for each in together:
         if each.job.request.isolation is Isolation.TENANT:
             strangers = [str(other) for other in together if other.job.tenant != each.job.tenant]
@@ -338,7 +371,8 @@ def _broken_promises(gpu: Gpu, held: Sequence[Held]) -> Iterator[Violation]:
         promise = each.job.request.max_slowdown
         if promise is None:
             continue
-        expected = slowdown(each, [other for other in held if other is not each])
+        near = [other for other in held if other.share.mig_start == each.share.mig_start]
+        expected = slowdown(each, [other for other in near if other is not each])
         upper = None if expected is None else 1 + (expected - 1) * (1 + MARGIN)
         if upper is None or upper > promise + ROUNDING:
             yield Violation(Rule.PROMISE, gpu.uuid, f"{each}: {upper} above {promise}")

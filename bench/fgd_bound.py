@@ -22,12 +22,12 @@ if not __package__:
     # Run as a script, its own folder leads the path, and files there hide packages of the same names.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from bench.data import FGD, add_data_option, fgd_folder, give_up
 from bench.fgd.arrivals import Trial, draw_trial
 from bench.fgd.bound import upper_bound
 from bench.fgd.inputs import Measure, PodRow, read_nodes, read_pods, read_published, workloads
 
 POINTS_PCT = (100, 110, 130)
-DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "fgd"
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def as_text(lines: Sequence[Line], seed: int) -> str:
 def main() -> int:
     """Print the bounds; 2 if no solver is installed."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder with the published data")
+    add_data_option(parser)
     parser.add_argument("--workload", action="append", help="of the pod lists there (default: all)")
     parser.add_argument("--seed", type=int, default=42)
     parser.add_argument("--json", action="store_true", help="print JSON")
@@ -98,11 +98,11 @@ def main() -> int:
     if importlib.util.find_spec("scipy") is None:
         print('no solver: pip install "cotenant[solvers]"', file=sys.stderr)
         return 2
-    folder = given.data / "fgd" if (given.data / "fgd").is_dir() else given.data
+    folder = fgd_folder(given.data)
     found = workloads(folder)
     unknown = set(given.workload or ()) - set(found)
     if not found:
-        parser.error(f"no pod lists in {folder}")
+        give_up(parser, given.data / FGD)
     if unknown:
         parser.error(
             f"no such workload in {folder}: {', '.join(sorted(unknown))}; there are {', '.join(found)}"

@@ -4,7 +4,7 @@
 
     python bench/published_fgd.py --data DIR [--workload NAME] [--policy fgd,...] [--seeds 42-51] [--json]
 
-DIR holds the node list, pod lists and result files of github.com/hkust-adsl/kubernetes-scheduler-simulator.
+DIR/fgd has the node list, pod lists and result files of github.com/hkust-adsl/kubernetes-scheduler-simulator.
 Pods arrive one by one until they ask for 130 % of the GPUs; none leaves; the placements are made by this
 project's decision core under each policy.  Printed are medians over the seeds at 60 to 130 % arrived, beside
 the published medians, and the wall time of all runs.  ``exceeded`` names what is further apart, or slower,
@@ -32,6 +32,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from bench.arguments import at_least
+from bench.data import FGD, add_data_option, fgd_folder, give_up
 from bench.fgd.arrivals import draw_trial
 from bench.fgd.curves import POINTS_PCT, median_curve
 from bench.fgd.experiment import Run, run_trial
@@ -42,7 +43,6 @@ if TYPE_CHECKING:
     from bench.fgd.experiment import PlacerFactory
     from bench.fgd.inputs import NodeRow
 
-DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "fgd"
 _TIMED = ("default", "fgd")
 
 
@@ -139,7 +139,7 @@ def _seeds(text: str) -> tuple[int, ...]:
 
 
 def _settings(parser: argparse.ArgumentParser) -> tuple[Settings, argparse.Namespace]:
-    parser.add_argument("--data", type=Path, default=DEFAULT_DATA, help="folder with the published data")
+    add_data_option(parser)
     parser.add_argument("--workload", action="append", help="of the pod lists there (default: all)")
     parser.add_argument("--policy", default=",".join(POLICIES), help="policies, separated by commas")
     parser.add_argument("--seeds", type=_seeds, default="42-51", help="such as 42-51 or 42,45")
@@ -147,11 +147,10 @@ def _settings(parser: argparse.ArgumentParser) -> tuple[Settings, argparse.Names
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="end with 1 if a limit is exceeded")
     given = parser.parse_args()
-    # Also with the folder above, which holds the data of other benchmarks beside this one's.
-    folder = given.data / "fgd" if (given.data / "fgd").is_dir() else given.data
+    folder = fgd_folder(given.data)
     found = workloads(folder)
     if not found:
-        parser.error(f"no pod lists in {folder}")
+        give_up(parser, given.data / FGD)
     for name in given.workload or ():
         if name not in found:
             parser.error(f"there is no workload {name!r} in {folder}; choose among {', '.join(found)}")

@@ -16,10 +16,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from bench.lifetimes import CLUSTER
 from bench.report_decisions import decisions
 from bench.report_fgd import fgd_bound, published_fgd
 from bench.report_line import Line, excess, machine, table
-from bench.simulator import EXPONENT_LIMIT, RATIO_LIMIT, WALL_LIMITS_S
+from bench.shares import CLUSTER as SHARES_CLUSTER
+from bench.simulator import EXPONENT_LIMIT, GROWTH_JOBS, RATIO_LIMIT, WALL_LIMITS_S
 
 HEAD = """\
 # Performance
@@ -62,6 +64,13 @@ def _simulator(line: Line) -> Iterator[str]:
     yield ""
     yield f"{figures['jobs']:,} jobs on `{figures['cluster']}`, {machine(line)}."
     yield ""
+    few, many = GROWTH_JOBS
+    yield (
+        "Each policy places all jobs of the trace, and all complete; the fastest run counts. `against bare "
+        "simpy` is its wall time over that of the bare program, which was measured beside it; the growth is "
+        f"that from the first {few:,} to the first {many:,} jobs."
+    )
+    yield ""
     yield "| policy | wall time | limit | jobs a second | against bare simpy | limit |"
     yield "| --- | ---: | ---: | ---: | ---: | ---: |"
     for policy, of in figures["policies"].items():
@@ -88,8 +97,44 @@ def _lifetimes(line: Line) -> Iterator[str]:
         f"and known: means over all seeds, in seconds, {machine(line)}."
     )
     yield ""
+    yield (
+        f"Short and long jobs, on shares of a GPU and on whole ones, come to `{CLUSTER}`; those of the "
+        "first quarter of the time are left out of the means. `jct` is the time from submission to end, "
+        "`wait` that to the first placement; `whole` and `share` are the jobs on whole GPUs and on shares "
+        "alone, and `jobs` counts all that came, per seed."
+    )
+    yield ""
     rows = [[f"`{variant}`", *(f"{of[name]:,.0f}" for name in names)] for variant, of in figures.items()]
     yield from table(["lifetimes", *(f"`{name}`" for name in names)], rows)
+
+
+def _shares(line: Line) -> Iterator[str]:
+    figures = line["figures"]
+    names = list(next(iter(next(iter(figures.values())).values())))
+    yield "## What it brings to choose a smaller slice"
+    yield ""
+    yield (
+        "`cotenant` on the same made-up jobs, with shares as large as each can use (`as-used`) and with "
+        f"smaller slices where a promise allows them (`chosen`): means over all seeds, {machine(line)}."
+    )
+    yield ""
+    yield (
+        f"Jobs of the shipped profiles come to `{SHARES_CLUSTER}`, none states its compute, and half of them "
+        "say how slow they may be.  The load is the part of the compute that all could use together.  `jct` "
+        "and `wait` are in seconds, `slowdown` is that while a job runs, `promised` counts the jobs with a "
+        "promise and `broken` those that were slower than promised."
+    )
+    yield ""
+    rows = [
+        [
+            load,
+            f"`{variant}`",
+            *(f"{of[name]:,.2f}" if name == "slowdown" else f"{of[name]:,.0f}" for name in names),
+        ]
+        for load, variants in figures.items()
+        for variant, of in variants.items()
+    ]
+    yield from table(["load", "shares", *(f"`{name}`" for name in names)], rows)
 
 
 def _raw(figures: Mapping[str, Any]) -> str:
@@ -103,6 +148,7 @@ _SECTIONS: Mapping[str, Callable[[Line], Iterator[str]]] = {
     "decisions-without-fast": decisions,
     "published-fgd": published_fgd,
     "lifetimes": _lifetimes,
+    "shares": _shares,
     "fgd-bound": fgd_bound,
 }
 """By the names of :data:`bench.all.BENCHMARKS`."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from bench.fgd.arrivals import FULL_PERCENT
 from bench.fgd.curves import POINTS_PCT
 from bench.fgd.table import (
     ALLOCATION_TOLERANCE,
@@ -32,6 +33,13 @@ def published_fgd(line: Line) -> Iterator[str]:
     yield (
         f'The placements of "Beware of Fragmentation" (ATC 2023) made by this core: medians of '
         f"{len(figures['seeds'])} seeds, in brackets the published ones, {machine(line)}."
+    )
+    yield ""
+    yield (
+        f"Pods arrive one by one, in an order drawn from the seed, until they ask for {FULL_PERCENT} % of "
+        "the GPUs; none leaves, and one that fits nowhere is turned away. Fragmented is what is idle but of "
+        "no use for the typical pods of the workload. `cotenant` is our own policy, so nothing is published "
+        "of it."
     )
     yield from _full(curves, policies)
     yield from _on_the_way(curves.get("default"))
@@ -118,6 +126,11 @@ def fgd_bound(line: Line) -> Iterator[str]:
     yield (
         "No placement could allocate more, in % of all GPUs, for the pods of seed "
         f"{figures['seed']}; in brackets FGD as published."
+    )
+    yield ""
+    yield (
+        "The bound is that of a linear program over the ways to fill one GPU, which knows all pods "
+        "beforehand, may leave out any and may split them between GPUs: what can be reached lies below it."
     )
     yield ""
     rows = []

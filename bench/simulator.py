@@ -16,7 +16,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import os
 import sys
 import time
 from collections.abc import Callable, Generator, Mapping, Sequence
@@ -30,10 +29,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from bench.arguments import at_least
-
-if not __package__:
-    # Run as a script, its own folder leads the path, and this file would hide the package of the same name.
-    sys.path[0] = str(Path(__file__).resolve().parents[1])
+from bench.data import PHILLY, add_data_option, give_up
 
 if TYPE_CHECKING:
     from simpy.events import Event
@@ -48,8 +44,6 @@ WALL_LIMITS_S = {"fifo": 8.0, "backfill": 8.0, "best-fit": 8.0, "srtf": 20.0}
 RATIO_LIMIT = 5.0
 """Of the wall time of fifo to that of the bare loop."""
 EXPONENT_LIMIT = 1.15
-TRACE = Path("philly") / "philly_jobs_sia.csv.gz"
-DEFAULT_DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +132,7 @@ def measure(data: Path, settings: Settings) -> dict[str, Any]:
     """All figures, as they are printed."""
     from simulator.traces import ReadOptions, read_trace
 
-    rows = read_trace(data / TRACE, ReadOptions(limit=settings.limit)).rows
+    rows = read_trace(data / PHILLY, ReadOptions(limit=settings.limit)).rows
     policies: dict[str, dict[str, float]] = {}
     for policy in settings.policies:
         # Beside each other, so that all see the same load of the machine.
@@ -188,7 +182,7 @@ def _numba_is_there() -> bool:
 def main() -> int:
     """Measure and print; 1 if a limit must be kept and is not."""
     parser = argparse.ArgumentParser(description="Measure the simulator on the Philly trace.")
-    parser.add_argument("--data", type=Path, default=Path(os.environ.get("COTENANT_DATA", DEFAULT_DATA)))
+    add_data_option(parser)
     parser.add_argument("--json", action="store_true", help="print JSON")
     parser.add_argument("--check", action="store_true", help="exit with 1 if a limit is exceeded")
     parser.add_argument("--policy", default=",".join(POLICIES), help="names, separated by commas")
@@ -196,8 +190,8 @@ def main() -> int:
     parser.add_argument("--repeat", type=at_least(1), default=1, help="take the fastest of so many runs")
     parser.add_argument("--without-fast", action="store_true", help="do not use compiled kernels")
     arguments = parser.parse_args()
-    if not (arguments.data / TRACE).is_file():
-        parser.error(f"{arguments.data / TRACE} does not exist; name the data folder with --data")
+    if not (arguments.data / PHILLY).is_file():
+        give_up(parser, arguments.data / PHILLY)
     settings = Settings(
         policies=tuple(arguments.policy.split(",")),
         limit=arguments.limit,

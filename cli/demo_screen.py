@@ -96,7 +96,7 @@ class _LiveScreen:
         from rich.console import Console
 
         console = Console()
-        console.print(rich_table(result_listing(verdicts), console.width), "")
+        console.print(rich_table(result_listing(verdicts), console.width), "", crop=False)
 
 
 class _CapturingScreen:

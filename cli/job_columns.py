@@ -38,7 +38,7 @@ def job_listing(jobs: Sequence[JobView], now_s: float) -> Listing[JobView]:
             lambda job: slowdown_text(job.observed_slowdown) if job.assignments else None,
             wide=True,
         ),
-        Column("NEIGHBOURS", lambda job: ", ".join(job.neighbours), wide=True, flexible=True),
+        Column("SHARED WITH", lambda job: ", ".join(job.neighbours), wide=True, flexible=True),
         Column("PRIORITY", lambda job: str(job.priority), Align.RIGHT, wide=True),
         Column("KIND", lambda job: job.kind.value, wide=True),
         Column("ATTEMPT", lambda job: str(job.attempt), Align.RIGHT, wide=True),

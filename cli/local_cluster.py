@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 import threading
 import time
@@ -19,9 +20,11 @@ if TYPE_CHECKING:
     from manager.wire.discovery import Endpoint
     from manager.wire.models import NodeView
 
-START_WAIT_S = 60.0
-"""How long the manager and the agents may take to be there; a busy machine imports slowly."""
+START_WAIT_S = 180.0
+"""How long the manager and the agents may take to be there; a busy machine imports and compiles slowly."""
 POLL_S = 0.1
+WORD_STANDS_S = 1.0
+"""The last word of a program that is waited for is passed on if nothing happens for so long after it."""
 MANAGER = "manager"
 
 
@@ -54,6 +57,7 @@ class LocalCluster:
     def __init__(self, settings: LocalSettings, stop: threading.Event, tell: Callable[[str], None]) -> None:
         self._settings = settings
         self._stop = stop
+        self._tell = tell
         self.supervisor = Supervisor(tell)
 
     @property
@@ -124,12 +128,19 @@ class LocalCluster:
         from placement.model import InvalidInput, OperationFailed
 
         deadline_s = time.monotonic() + START_WAIT_S
+        word, tell_at_s = "", math.inf
         while not there():
             death = self.supervisor.death_of(program)
             if death is not None:
                 kind = InvalidInput if death.status == BAD_INPUT else OperationFailed
                 raise kind(f"{what} could not start: {death.last_word}")
-            if time.monotonic() > deadline_s:
+            latest, now_s = self.supervisor.last_word_of(program), time.monotonic()
+            if latest != word:
+                word, tell_at_s = latest, now_s + WORD_STANDS_S
+            elif now_s > tell_at_s:
+                self._tell(f"{program}: {word}")
+                tell_at_s = math.inf
+            if now_s > deadline_s:
                 logs = self._settings.data_dir
                 raise OperationFailed(
                     f"{what} did not start within {START_WAIT_S:g} s; see the logs in {logs}"
@@ -159,4 +170,5 @@ def _cotenant(*arguments: str) -> list[str]:
 
 
 def _up(client: Client) -> set[str]:
-    return {node.node_id for node in client.nodes() if node.state == "up"}
+    # The manager also knows the nodes of its last life, for which no agent has spoken yet.
+    return {node.node_id for node in client.nodes() if node.state == "up" and node.last_seen_s is not None}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import click
 
@@ -37,15 +37,24 @@ def _names(options: set[str | None]) -> Iterator[tuple[str, str]]:
     from placement.policies import ORDERS, PLACEMENTS
 
     if options & {"policy", "policies"}:
-        yield "orders", ", ".join(ORDERS)
-        yield "placements", f"{', '.join(PLACEMENTS)}; a policy is either, or ORDER+PLACEMENT"
+        yield "orders", _listed(ORDERS)
+        yield "placements", f"{_listed(PLACEMENTS)}; a policy is either, or ORDER+PLACEMENT"
         taken = {name: getattr(build, "options", "") for name, build in PLACEMENTS.items()}
         yield "options", "; ".join(f"{name}:{text}" for name, text in taken.items() if text)
     if options & {"truth", "belief"}:
-        yield "models", ", ".join(MODELS)
+        yield "models", _listed(MODELS)
     if "trace_format" in options:
         from simulator.traces import FORMATS
 
         yield "formats", ", ".join(form.name for form in FORMATS)
     if options & {"cluster", "simulated", "simulate"}:
         yield "GPU models", ", ".join(known_gpu_models())
+
+
+def _listed(known: Mapping[str, object]) -> str:
+    """The names; a plug-in that cannot be loaded is said to be broken."""
+    from cotenant.plugins import Broken
+
+    return ", ".join(
+        f"{name} (broken)" if isinstance(build, Broken) else name for name, build in known.items()
+    )

@@ -43,21 +43,32 @@ def policies(output: str) -> None:
         Column("KIND", lambda row: row.kind),
         Column("WHAT IT DOES", lambda row: row.what, flexible=True),
         Column("SOURCE", lambda row: row.source),
-        Column("OPTIONS", lambda row: row.options, wide=True),
+        Column("OPTIONS", lambda row: row.options, wide=True, flexible=True),
     ]
     show(Listing(columns, list(policy_rows()), asdict, "no policies"), output)
 
 
 def policy_rows() -> Iterator[PolicyRow]:
-    """All orders, then all placements."""
-    from placement.policies import DEFAULT_POLICY, ORDERS, PLACEMENTS
+    """All orders, then all placements; of plug-ins that cannot be used, why."""
+    from cotenant import plugins
+    from placement.model import CotenantError
+    from placement.policies import DEFAULT_POLICY, ORDERS, PLACEMENTS, order_named, placement_named
 
-    for kind, known in (("order", ORDERS), ("placement", PLACEMENTS)):
-        for name, build in known.items():
-            made = build()
+    kinds = ("order", ORDERS, order_named), ("placement", PLACEMENTS, placement_named)
+    for kind, known, named in kinds:
+        for name in known:
+            try:
+                made = named(name)
+            except CotenantError as error:
+                yield PolicyRow(name, kind, f"broken: {error}", "", "", False)
+                continue
             source = getattr(made, "source", "")
             what = _in_a_line(type(made).__doc__ or "", source)
             yield PolicyRow(name, kind, what, source, getattr(made, "options", ""), name == DEFAULT_POLICY)
+    kind_of = {plugins.ORDERS: "order", plugins.PLACEMENTS: "placement"}
+    for group, entry, reason in plugins.refused:
+        if group in kind_of:
+            yield PolicyRow(entry.name, kind_of[group], f"broken: {reason}", "", "", False)
 
 
 def _in_a_line(docstring: str, source: str) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import math
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -97,7 +98,7 @@ def simulate(output: str, **said: Any) -> None:
     from simulator.study import StudySpec, run_study
 
     with _progress_bar() as progress:
-        study = run_study(StudySpec(**said), progress, _say_compiling)
+        study = run_study(StudySpec(**said), progress, partial(click.echo, err=True))
     _tell(study)
     if output == Format.JSON.value:
         show_json(study.to_dict())
@@ -110,10 +111,6 @@ def simulate(output: str, **said: Any) -> None:
         for head, policy in _heads(study).items():
             if head != policy:
                 click.echo(f"\n{head.upper()}: {policy}")
-
-
-def _say_compiling(policy: str) -> None:
-    click.echo(f"compiling {policy} ... (once per machine)", err=True)
 
 
 @contextlib.contextmanager

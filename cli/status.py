@@ -44,23 +44,24 @@ def status(job: str, output: str, manager_url: str | None) -> None:
         view = view.model_copy(
             update={"predicted_slowdown": now.predicted_slowdown, "predicted_upper": now.predicted_upper}
         )
-    click.echo("\n".join([*job_lines(view, wide=form is Format.WIDE), *_life(view, events)]))
+    present = None if now is None else now.neighbours
+    click.echo("\n".join([*job_lines(view, present, wide=form is Format.WIDE), *_life(view, events)]))
 
 
-def job_lines(job: JobView, *, wide: bool) -> list[str]:
-    """Name and value of each thing that is known, one a line."""
+def job_lines(job: JobView, present: Sequence[str] | None, *, wide: bool) -> list[str]:
+    """Name and value of each thing that is known, one a line; ``present`` are the neighbours of today."""
     from cli.failures import one_line
     from cli.tables import NOTHING
 
-    pairs = [*_what(job), *_outcome(job), *(_submission(job) if wide else ())]
+    pairs = [*_what(job, present), *_outcome(job), *(_submission(job) if wide else ())]
     pairs += [("", "")] if job.assignments else []
     width = max(len(name) for name, _ in pairs)
     lines = [f"{name + ':':<{width + 1}} {one_line(value or NOTHING)}" for name, value in pairs if name]
     return lines + [line for assignment in job.assignments for line in _assignment(assignment, wide=wide)]
 
 
-def _what(job: JobView) -> Iterator[tuple[str, str | None]]:
-    from cli.texts import prediction_text, request_text, slowdown_text
+def _what(job: JobView, present: Sequence[str] | None) -> Iterator[tuple[str, str | None]]:
+    from cli.texts import neighbours_text, prediction_text, request_text, slowdown_text
 
     yield "job", job.job_id
     yield "name", job.name
@@ -71,7 +72,7 @@ def _what(job: JobView) -> Iterator[tuple[str, str | None]]:
     yield "profile", job.profile
     yield "predicted slowdown", prediction_text(job)
     yield "observed slowdown", slowdown_text(job.observed_slowdown)
-    yield "neighbours", ", ".join(job.neighbours)
+    yield "neighbours", neighbours_text(job, present)
 
 
 def _outcome(job: JobView) -> Iterator[tuple[str, str | None]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import subprocess
 import threading
@@ -21,6 +22,8 @@ MOST_DEATHS = 5
 DEATHS_WITHIN_S = 60.0
 """A program that dies more than ``MOST_DEATHS`` times in this time is not started again."""
 TAIL_BYTES = 4096
+_HEAD = re.compile(r"^(cotenant: |[0-9-]+ [0-9:,]+ [A-Z]+ [\w.]+: )")
+"""What comes before what a program says: its name, or the head of a line of a log."""
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -38,6 +41,8 @@ class Program:
 class _Running:
     program: Program
     process: subprocess.Popen[bytes]
+    log_begin: int
+    """Where its lines begin in the log, behind those of its former lives."""
     deaths_s: list[float] = field(default_factory=list)
 
 
@@ -62,7 +67,7 @@ class Supervisor:
         Raises:
             OperationFailed: it cannot be started.
         """
-        self._running[program.name] = _Running(program, _spawn(program))
+        self._running[program.name] = _Running(program, *_spawn(program))
 
     def change(self, program: Program) -> None:
         """Run a program otherwise when it is started again; the one that runs is left alone."""
@@ -76,7 +81,12 @@ class Supervisor:
             return None
         if status < 0:
             return Death(status, f"killed by signal {-status}")
-        return Death(status, last_line(running.program.log_path) or f"exit status {status}")
+        return Death(status, self.last_word_of(name) or f"exit status {status}")
+
+    def last_word_of(self, name: str) -> str:
+        """The last line that a program has said since it was started, empty if none."""
+        running = self._running[name]
+        return last_line(running.program.log_path, running.log_begin)
 
     def revive(self) -> None:
         """Start programs again that died.
@@ -97,7 +107,7 @@ class Supervisor:
             if len(running.deaths_s) > MOST_DEATHS:
                 raise OperationFailed(f"{name} ends again and again: {word}; see {running.program.log_path}")
             self._tell(f"{name} ended ({word}); starting it again")
-            running.process = _spawn(running.program)
+            running.process, running.log_begin = _spawn(running.program)
 
     def stop(self, hurry: threading.Event) -> None:
         """End all programs, the last started first; ask, then kill; kill at once when ``hurry`` is set."""
@@ -153,25 +163,27 @@ def _leave_it_to_the_thread(_number: int, _frame: FrameType | None) -> None:
     """A signal without a handler of ours would end us; its number is in the pipe by now."""
 
 
-def last_line(path: Path) -> str:
-    """The last line of a log that says something, without the program's name before it; empty if none."""
+def last_line(path: Path, begin: int = 0) -> str:
+    """The last line of a log from ``begin`` on that says something, without its head; empty if none."""
     try:
         with path.open("rb") as stream:
-            stream.seek(max(0, path.stat().st_size - TAIL_BYTES))
+            stream.seek(max(begin, path.stat().st_size - TAIL_BYTES))
             lines = stream.read().decode("utf-8", "replace").splitlines()
     except OSError:
         return ""
     said = [line.strip() for line in lines if line.strip()]
-    return said[-1].removeprefix("cotenant: ") if said else ""
+    return _HEAD.sub("", said[-1], count=1) if said else ""
 
 
-def _spawn(program: Program) -> subprocess.Popen[bytes]:
+def _spawn(program: Program) -> tuple[subprocess.Popen[bytes], int]:
+    """The process, and how long its log was before."""
     from placement.model import OperationFailed
 
     try:
         program.log_path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         with _private_log(program.log_path) as log:
-            return subprocess.Popen(
+            begin = os.fstat(log.fileno()).st_size
+            process = subprocess.Popen(
                 list(program.arguments),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -180,6 +192,7 @@ def _spawn(program: Program) -> subprocess.Popen[bytes]:
                 # Its own session: Ctrl-C on the terminal reaches us alone, and we end the programs in order.
                 start_new_session=True,
             )
+            return process, begin
     except OSError as error:
         where = f": {error.filename}" if error.filename else ""
         raise OperationFailed(f"{program.name} cannot be started: {error.strerror}{where}") from error

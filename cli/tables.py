@@ -105,7 +105,7 @@ def show(listing: Listing[Row], output: str) -> None:
         from rich.console import Console
 
         console = Console()
-        console.print(rich_table(listing, console.width, wide=form is Format.WIDE))
+        console.print(rich_table(listing, console.width, wide=form is Format.WIDE), crop=False)
     else:
         click.echo(plain_table(listing, wide=form is Format.WIDE))
 
@@ -117,34 +117,51 @@ def show_json(value: Any) -> None:
 
 def plain_table(listing: Listing[Row], *, wide: bool = False) -> str:
     """The table as text: columns two spaces apart, nothing cut, no trailing blanks."""
-    columns, cells = listing.cells(wide=wide)
-    lines = [[column.title for column in columns], *cells]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(columns))]
-    aligns = [column.align for column in columns]
-    return "\n".join((" " * GAP).join(map(_pad, line, widths, aligns)).rstrip() for line in lines)
+    return "\n".join((" " * GAP).join(line).rstrip() for line in _padded(*listing.cells(wide=wide)))
 
 
 def rich_table(listing: Listing[Row], width: int, *, wide: bool = False) -> Any:
-    """The table as a rich renderable for a terminal of ``width`` columns, states coloured."""
+    """The table as a rich renderable for a terminal of ``width`` columns, states coloured.
+
+    Where it does not fit it is as wide as it has to be, for the terminal to break its lines: an id that is
+    cut is of no use.  So it is to be printed without cropping.
+    """
     from rich.table import Table
     from rich.text import Text
 
     columns, cells = listing.cells(wide=wide)
     kept = range(len(columns)) if wide else _fitting(columns, cells, width)
+    columns, cells = [columns[i] for i in kept], [[line[i] for i in kept] for line in cells]
+    widths = _squeezed(columns, cells, width)
+    if widths is None:
+        return _lines(columns, cells)
     table = Table(box=None, pad_edge=False)
-    for i in kept:
-        column = columns[i]
-        rigid = not column.flexible
-        table.add_column(column.title, justify=column.align.value, no_wrap=rigid, overflow="fold")
+    for column, room in zip(columns, widths, strict=True):
+        table.add_column(column.title, justify=column.align.value, width=room, overflow="fold")
     for line in cells:
         # Text, not str: names that users choose are no markup.
-        table.add_row(*[Text(line[i], style=STATE_STYLES.get(line[i].partition(" ")[0], "")) for i in kept])
+        table.add_row(*[Text(cell, style=_style(cell)) for cell in line])
     return table
+
+
+def _lines(columns: Sequence[Column[Row]], cells: Sequence[Sequence[str]]) -> Any:
+    """One line a row, whatever its length."""
+    from rich.console import Group
+    from rich.text import Text
+
+    lines = []
+    for number, row in enumerate(_padded(columns, cells)):
+        line = Text(no_wrap=True, overflow="ignore")
+        for cell in row:
+            line.append(cell, _style(cell) if number else "bold").append(" " * GAP)
+        line.rstrip()
+        lines.append(line)
+    return Group(*lines)
 
 
 def _fitting(columns: Sequence[Column[Row]], cells: Sequence[Sequence[str]], width: int) -> list[int]:
     """The columns to show: the last spare ones are left out until the rest fits."""
-    widths = [max(map(len, [column.title, *(line[i] for line in cells)])) for i, column in enumerate(columns)]
+    widths = [max(map(len, texts)) for texts in _texts(columns, cells)]
     kept = list(range(len(columns)))
     for i in reversed(range(len(columns))):
         if sum(widths[j] + GAP for j in kept) - GAP <= width:
@@ -152,6 +169,23 @@ def _fitting(columns: Sequence[Column[Row]], cells: Sequence[Sequence[str]], wid
         if columns[i].spare:
             kept.remove(i)
     return kept
+
+
+def _squeezed(columns: Sequence[Column[Row]], cells: Sequence[Sequence[str]], width: int) -> list[int] | None:
+    """The width of each column; None if not all fit, even with flexible ones wrapped at each blank."""
+    room = width - GAP * (len(columns) - 1)
+    widths, least = [], []
+    for column, texts in zip(columns, _texts(columns, cells), strict=True):
+        whole = max(map(len, texts))
+        widths.append(min(whole, max(room, 0)) if column.flexible else whole)
+        words = [len(word) for text in texts for word in text.split()]
+        least.append(max(words, default=0) if column.flexible else whole)
+    if sum(least) > room:
+        return None
+    while sum(widths) > room:
+        widest = max((i for i in range(len(widths)) if widths[i] > least[i]), key=widths.__getitem__)
+        widths[widest] -= 1
+    return widths
 
 
 STATE_STYLES = {
@@ -167,6 +201,24 @@ STATE_STYLES = {
     UNKNOWN: "dim",
     NOTHING: "dim",
 }
+
+
+def _style(cell: str) -> str:
+    return STATE_STYLES.get(cell.strip().partition(" ")[0], "")
+
+
+def _texts(columns: Sequence[Column[Row]], cells: Sequence[Sequence[str]]) -> list[list[str]]:
+    """The texts of each column, its title first."""
+    return [[column.title, *(line[i] for line in cells)] for i, column in enumerate(columns)]
+
+
+def _padded(columns: Sequence[Column[Row]], cells: Sequence[Sequence[str]]) -> list[tuple[str, ...]]:
+    """The titles, then the rows, each text as wide as its column."""
+    padded = []
+    for column, texts in zip(columns, _texts(columns, cells), strict=True):
+        width = max(map(len, texts))
+        padded.append([_pad(text, width, column.align) for text in texts])
+    return list(zip(*padded, strict=True))
 
 
 def _pad(text: str, width: int, align: Align) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from cli.tables import UNKNOWN
@@ -96,6 +97,14 @@ def shares_text(job: JobView, *, memory: bool = True) -> str | None:
     kinds = dict.fromkeys(shares)
     counted = [(shares.count(kind), kind) for kind in kinds]
     return ", ".join(kind if count == 1 else f"{count} x {kind}" for count, kind in counted) or None
+
+
+def neighbours_text(job: JobView, present: Sequence[str] | None) -> str:
+    """Who shares its GPUs now, then who did before; ``present`` is None for a job that holds nothing."""
+    if present is None:
+        return f"{', '.join(job.neighbours)} (at any time)" if job.neighbours else "none"
+    before = [job_id for job_id in job.neighbours if job_id not in present]
+    return (", ".join(present) or "none") + (f"; before: {', '.join(before)}" if before else "")
 
 
 def exit_text(job: JobView) -> str | None:

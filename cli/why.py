@@ -63,8 +63,10 @@ def explained(job: JobView, explanation: ExplanationView) -> list[str]:
         lines.append(
             f"outcome: {explanation.outcome} ({OUTCOMES.get(explanation.outcome, explanation.outcome)})"
         )
-    if explanation.note:
-        lines.append(f"note: {one_line(explanation.note)}")
+    note = one_line(explanation.note)
+    # Of a job that was never placed, the first line has said how it ended.
+    if note and not lines[0].endswith(note):
+        lines.append(f"note: {note}")
     if job.assignments:
         lines.extend(_promise(job, explanation))
     if explanation.reasons:
@@ -91,7 +93,7 @@ def _headline(job: JobView) -> str:
 
 
 def _promise(job: JobView, explanation: ExplanationView) -> list[str]:
-    from cli.texts import slowdown_text
+    from cli.texts import neighbours_text, slowdown_text
 
     predicted, upper = explanation.predicted_slowdown, explanation.predicted_upper
     if predicted is None:
@@ -103,7 +105,7 @@ def _promise(job: JobView, explanation: ExplanationView) -> list[str]:
         else "predicted slowdown: unknown",
         f"observed slowdown: {slowdown_text(job.observed_slowdown)}",
         "accepted slowdown: any" if accepted is None else f"accepted slowdown: {accepted:g}x",
-        f"neighbours: {', '.join(job.neighbours) or 'none'}",
+        f"neighbours: {neighbours_text(job, None if job.ended_s is not None else explanation.neighbours)}",
     ]
 
 

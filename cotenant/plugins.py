@@ -7,11 +7,13 @@ the ``register_`` functions before it simulates.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
+from typing import NoReturn
 
 from placement import policies
 from placement.interference import MODELS, InterferenceModel
-from placement.model import CotenantError, InvalidSpec, OperationFailed
+from placement.model import InvalidSpec, OperationFailed
 from placement.policies import OrderPolicy, Placement
 
 ORDERS = "cotenant.orders"
@@ -19,6 +21,8 @@ PLACEMENTS = "cotenant.placements"
 INTERFERENCE_MODELS = "cotenant.interference_models"
 GROUPS = (ORDERS, PLACEMENTS, INTERFERENCE_MODELS)
 
+refused: list[tuple[str, EntryPoint, str]] = []
+"""Group, entry point and reason of each plug-in whose name is taken or none: nobody can ask for it."""
 _loaded: set[tuple[str, str]] = set()
 
 
@@ -47,30 +51,42 @@ def register_model(name: str, build: Callable[[], InterferenceModel]) -> None:
     MODELS[name] = build
 
 
+@dataclass(frozen=True, slots=True)
+class Broken:
+    """Stands for a plug-in that cannot be loaded: who asks for it by its name fails, and nobody else."""
+
+    reason: str
+
+    def __call__(self) -> NoReturn:
+        """Raises OperationFailed: the reason."""
+        raise OperationFailed(self.reason)
+
+
 def load_plugins() -> None:
     """Register what the installed plug-ins offer; a second call adds only what is new.
 
-    Raises:
-        OperationFailed: a plug-in cannot be imported; the message names it.
-        InvalidSpec: it takes a name that is taken.
+    One that cannot be loaded is :class:`Broken`, one that cannot have its name is ``refused``.
     """
     for group in GROUPS:
         for entry in entry_points(group=group):
             if (group, entry.name) not in _loaded:
-                _register(group, entry)
                 _loaded.add((group, entry.name))
+                _register(group, entry)
 
 
 def _register(group: str, entry: EntryPoint) -> None:
+    what = f"plug-in {entry.name!r} ({entry.value})"
     try:
         plugin = entry.load()
-    except CotenantError:
-        raise
-    except Exception as error:
-        raise OperationFailed(f"plug-in {entry.name!r} ({entry.value}) cannot be loaded: {error}") from error
-    if group == ORDERS:
-        register_policy(entry.name, order=plugin)
-    elif group == PLACEMENTS:
-        register_policy(entry.name, placement=plugin)
-    else:
-        register_model(entry.name, plugin)
+    except (Exception, SystemExit) as error:
+        said = " ".join(f"{type(error).__name__}: {error}".split())
+        plugin = Broken(f"{what} cannot be loaded: {said}; mend or uninstall it")
+    try:
+        if group == ORDERS:
+            register_policy(entry.name, order=plugin)
+        elif group == PLACEMENTS:
+            register_policy(entry.name, placement=plugin)
+        else:
+            register_model(entry.name, plugin)
+    except InvalidSpec as error:
+        refused.append((group, entry, f"{what}: {error}"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import TypedDict, Unpack
 
@@ -34,7 +36,7 @@ def simulate(
     """Replay a trace on a cluster under one policy; without a trace, the one that ships.
 
     ``cluster`` is a short form such as ``64x8xV100-SXM2-32GB`` or a node list file, needed with a trace of
-    one's own.
+    one's own.  The first run of a placement on a machine compiles for up to half a minute; stderr says so.
 
     Raises:
         InvalidInput: the trace, the cluster, a name or an option cannot be right.
@@ -43,5 +45,5 @@ def simulate(
     spec = StudySpec(
         policies=(policy,), trace=None if trace is None else Path(trace), cluster=cluster, **more
     )
-    ((_, result),) = run_study(spec).runs
+    ((_, result),) = run_study(spec, tell=partial(print, file=sys.stderr)).runs
     return result

@@ -16,10 +16,13 @@ def check_names(spec: JobSpec, nodes: Iterable[Node], profiles: Collection[str])
     Raises:
         UnknownName: with the nearest names that exist.
     """
-    models = {gpu.model for node in nodes for gpu in node.gpus} | set(KNOWN_GPU_MEMORY_BYTES)
+    present = {gpu.model for node in nodes for gpu in node.gpus}
+    models = present | set(KNOWN_GPU_MEMORY_BYTES)
     for selector in spec.request.gpu_models:
         if not any(model_matches(selector, model) for model in models):
-            raise UnknownName(f"gpu_models: {selector!r} is no known GPU model{_nearest(selector, models)}")
+            held = f"the cluster has {', '.join(sorted(present)) or 'no GPUs yet'}"
+            hint = _nearest(selector, models) or ";"
+            raise UnknownName(f"gpu_models: {selector!r} is no known GPU model{hint} {held}")
     wanted = spec.request.mig_profile
     known = mig_profile_names()
     if wanted is not None and wanted not in known:

@@ -26,6 +26,7 @@ class Leases:
         self._states: dict[str, NodeState] = {}
         self._seen_s: dict[str, float] = {}
         self._agents: dict[str, str] = {}
+        self._heard: set[str] = set()
         self._lock = threading.Lock()
 
     def load(self, nodes: Iterable[tuple[str, NodeState]], now_s: float) -> None:
@@ -36,8 +37,9 @@ class Leases:
                 self._seen_s.setdefault(node_id, now_s)
 
     def touch(self, node_id: str, now_s: float) -> None:
-        """The node's agent is in contact."""
+        """The node's agent is in contact, and what it said of the node is known."""
         with self._lock:
+            self._heard.add(node_id)
             self._seen_s[node_id] = max(now_s, self._seen_s.get(node_id, now_s))
 
     def claim(self, node_id: str, agent: str, now_s: float) -> bool:
@@ -65,7 +67,7 @@ class Leases:
     def last_seen_s(self, node_id: str) -> float | None:
         """When the node's agent was last in contact, None if never since this manager started."""
         with self._lock:
-            return self._seen_s.get(node_id)
+            return self._seen_s[node_id] if node_id in self._heard else None
 
     def due(self, now_s: float) -> list[NodeLost | NodeFenced]:
         """What the core has to be told now, by node id."""

@@ -55,7 +55,7 @@ def serve(settings: ManagerSettings) -> None:
     _log_to_stderr()
     with _sole_owner(settings.data_dir), _listening(settings) as (listener, url):
         # Before it leads: no decision, and no lease, waits for a compiler.
-        compile_kernels(policy_named(settings.policy).placement)
+        compile_kernels(policy_named(settings.policy).placement, log.info)
         services = assemble(settings)
         try:
             if settings.token is None:

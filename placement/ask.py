@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from placement import columns as k
-from placement.alternatives import short_of_turns, slowed_together, smaller, together_in_slice
+from placement.alternatives import other_slice, slowed_together
 from placement.cluster import Cluster
 from placement.columns import Ints
 from placement.interference import Coupling, InterferenceModel, Resident, alone_of, coupling_of
@@ -203,11 +203,9 @@ def offered_needs(
     for mode, need in needs.items():
         if mode in placement.modes:
             yield RANK_OF[mode], need
-    others = smaller(request, profile, kind, belief) if placement.chooses_share else []
-    together = together_in_slice(request, profile, kind, belief)
-    for need in others if together is None else [*others, together]:
-        if {need.mode, need.gpu_mode} <= placement.modes:
-            yield k.MODES + RANK_OF[need.gpu_mode], need
+    other = other_slice(request, profile, kind, belief, smaller=placement.chooses_share)
+    if other is not None and {other.mode, other.gpu_mode} <= placement.modes:
+        yield k.OTHER_MIG_RANK, other
 
 
 class _Sheet:
@@ -226,7 +224,7 @@ class _Sheet:
         self.needs: list[list[Need | None]] = [[None] * kinds for _ in range(k.RANKS)]
         self.terms = [0] * (k.RANKS * max(kinds, 1) * k.TERM_COLUMNS)
         self.offered = self.served_by = self.profiles = 0
-        self.least_milli = [0] * k.MODES
+        self.least_milli = [0] * k.RANKS
 
     def enter(self, rank: int, kind: int, need: Need, terms: tuple[int, ...]) -> None:
         """A kind of GPU would do in a mode."""
@@ -237,7 +235,7 @@ class _Sheet:
         self.served_by |= 1 << min(kind, k.BIT_LIMIT)
         if need.mig_profile is not None:
             self.profiles |= 1 << need.mig_profile
-        mode = rank & k.OF_MODE
+        mode = k.MODE_RANK[rank]
         least = self.least_milli[mode]
         self.least_milli[mode] = min(least, terms[k.MILLI]) if least else terms[k.MILLI]
 
@@ -266,9 +264,6 @@ def _terms(
     clients = (mps_max_clients(model) if need.mode is Mode.MPS else k.MANY) - (copies - 1)
     pull = coupling_of(belief, model, resident) or _APART
     presses, presses_2 = pull.pressure
-    slowed = alone_of(belief, model, resident)
-    if need.mode is Mode.TIMESLICE and request.compute_milli is None:
-        slowed = max(slowed, short_of_turns(profile, need.compute_milli))
     memory = (need.memory_bytes or 0) * copies
     return (
         milli,
@@ -281,7 +276,7 @@ def _terms(
         presses * copies,
         presses_2 * copies,
         *pull.sensitivity,
-        slowed,
+        alone_of(belief, model, resident),
     )
 
 

@@ -76,18 +76,14 @@ UNTOLD = 9
 STRANDED, FORGONE = 1, 2
 """What a policy weighs, see Placement.weighs."""
 
-MPS_RANK, TIMESLICE_RANK, MIG_RANK, EXCLUSIVE_RANK = range(4)
-"""Places of the modes in MODE_ORDER."""
-MODES = 4
-RANKS = 7
-"""Ways to serve a request on one GPU: the modes, and after them in the same order another share or slice in
-each but the last, see :mod:`placement.alternatives`."""
-OF_MODE = MODES - 1
-"""The bits of a rank that are the place of its mode."""
-MODE_OF_RANK = (MPS, TIMESLICE, MIG, EXCLUSIVE, MPS, TIMESLICE, MIG)
-IN_MPS, IN_TIMESLICE, IN_MIG = (
-    1 << rank | 1 << rank + MODES for rank in (MPS_RANK, TIMESLICE_RANK, MIG_RANK)
-)
+MPS_RANK, TIMESLICE_RANK, MIG_RANK, EXCLUSIVE_RANK, OTHER_MIG_RANK = range(5)
+RANKS = 5
+"""Ways to serve a request on one GPU: the places of the modes in MODE_ORDER, and after them another slice,
+see :mod:`placement.alternatives`."""
+MODE_OF_RANK = (MPS, TIMESLICE, MIG, EXCLUSIVE, MIG)
+MODE_RANK = (MPS_RANK, TIMESLICE_RANK, MIG_RANK, EXCLUSIVE_RANK, MIG_RANK)
+"""The first of the ranks that are of the same mode."""
+IN_MPS, IN_TIMESLICE, IN_MIG = 1 << MPS_RANK, 1 << TIMESLICE_RANK, 1 << MIG_RANK | 1 << OTHER_MIG_RANK
 IN_EXCLUSIVE = 1 << EXCLUSIVE_RANK
 """Masks of the ranks of each mode."""
 

@@ -26,7 +26,7 @@ from placement import (
 from placement import columns as k
 from placement.access import entries_of, fetch_ahead, node_of
 from placement.columns import Ints
-from placement.jit import compiled, numba, register_jitable
+from placement.jit import compiled, numba, register_jitable, telling
 from placement.kernels import node_offer
 from placement.model.frozen import made_often
 from placement.policies import Placement
@@ -301,8 +301,13 @@ class Engine:
         return int(scores.argmin())
 
 
-def compile_kernels(placement: Placement) -> None:
-    """Compile, or load from the cache, what searches by this policy call: no decision then pays for it."""
-    for scores in ((type(placement).score, type(placement).within), COUNTING):
-        Engine(scores).warm_up()
-    summaries.warm_up()
+def compile_kernels(placement: Placement, tell: Callable[[str], None] = lambda _line: None) -> None:
+    """Compile, or load from the cache, what searches by this policy call: no decision then pays for it.
+
+    ``tell`` gets a line before anything is compiled, for whoever waits.
+    """
+    line = f"compiling the decision loops of {placement.name}, once per machine: up to half a minute"
+    with telling(lambda: tell(line)):
+        for scores in ((type(placement).score, type(placement).within), COUNTING):
+            Engine(scores).warm_up()
+        summaries.warm_up()

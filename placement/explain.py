@@ -230,9 +230,9 @@ def _gpu_codes(search: Search, demand: Demand, rank: int, gpus: Ints) -> Ints:
         broken = search.objection(ask, rank, number)
         if broken is not None:
             code[gpus[:, k.NEIGHBOURHOOD] == number] = _CODE[broken]
-    if rank & k.OF_MODE in (k.MPS_RANK, k.TIMESLICE_RANK):
+    if rank in (k.MPS_RANK, k.TIMESLICE_RANK):
         _share_codes(code, gpus, term, (demand.number, bool(ask.entries[k.ISOLATING])))
-    if rank & k.OF_MODE == k.MIG_RANK:
+    if k.MODE_RANK[rank] == k.MIG_RANK:
         after = search.mig_after[gpus[:, k.MODEL], gpus[:, k.MIG_STATE], term[:, k.PROFILE]]
         code[after < 0] = _CODE[Reason.MIG_GEOMETRY]
     busy = gpus[:, k.MODE] != k.EMPTY

@@ -40,11 +40,11 @@ def usable_after(gpu: Row, rank: int, left: int, term: Row, tables: Tables) -> i
     """Which usual requests could use a GPU after one more share in the mode of this rank."""
     mix = tables[4]
     kind = gpu[k.MODEL]
-    if rank & k.OF_MODE == k.MIG_RANK:
+    if k.MODE_RANK[rank] == k.MIG_RANK:
         state = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # is of 16 bits
         return f.usable_slices(kind, state, mix)
     clients = term[k.CLIENT_LIMIT] - gpu[k.CLIENTS] - 1
-    return f.usable_share(rank & k.OF_MODE, kind, (left, gpu[k.FREE_MEMORY] - term[k.MEMORY], clients), mix)
+    return f.usable_share(rank, kind, (left, gpu[k.FREE_MEMORY] - term[k.MEMORY], clients), mix)
 
 
 @register_jitable

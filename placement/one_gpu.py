@@ -24,7 +24,7 @@ def left_on_gpu(gpu: Row, rank: int, ask: Row, term: Row, tables: Tables) -> int
         return -1
     if rank == k.EXCLUSIVE_RANK:
         return 0 if mode == k.EMPTY else -1
-    if rank & k.OF_MODE == k.MIG_RANK:
+    if k.MODE_RANK[rank] == k.MIG_RANK:
         if cell(tables[2], gpu[k.MODEL], gpu[k.MIG_STATE], term[k.PROFILE]) < 0:
             return -1
         used = (gpu[k.MIG_STATE] >> 8) & 7
@@ -49,7 +49,7 @@ def room_on_gpu(gpu: Row, rank: int, term: Row, tables: Tables) -> int:
     """How many such shares fit on a GPU that has room for one, promises among them aside."""
     if rank == k.EXCLUSIVE_RANK:
         return 1
-    if rank & k.OF_MODE == k.MIG_RANK:
+    if k.MODE_RANK[rank] == k.MIG_RANK:
         return int(cell(tables[3], gpu[k.MODEL], gpu[k.MIG_STATE], term[k.PROFILE]))
     shares = gpu[k.FREE_MILLI] // term[k.MILLI]
     if gpu[k.FREE_MEMORY] < shares * term[k.MEMORY]:
@@ -94,7 +94,7 @@ def gpu_offer(gpu: Row, node: Row, ask: Row, choice: tuple[int, int], context: t
         forgone = w.worth_lost(gpu, choice, term, context[2])
         forgone += _lost_beside(gpu, node, ask, taken, (context[0], context[2][4]))
     return Offer(
-        rank & k.OF_MODE,
+        k.MODE_RANK[rank],
         taken,
         left,
         node[k.FREE_SUM] - taken,

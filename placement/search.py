@@ -221,7 +221,7 @@ class Search:
             return
         for scope in self._gangs.scopes(demand, job.workers, or_most=or_most):
             yield scope
-            modes = dict.fromkeys(MODE_ORDER[rank & k.OF_MODE] for rank in self.ask_of(scope).ranks)
+            modes = dict.fromkeys(MODE_ORDER[k.MODE_RANK[rank]] for rank in self.ask_of(scope).ranks)
             if len(modes) > 1 and job.request.gpus:
                 for mode in modes:
                     request = replace(scope.request, modes=frozenset({mode}))

@@ -167,7 +167,7 @@ def _set_offer(gpus: Table, node: Row, ask: Row, rank: int, context: tuple[Any, 
         wasted += pick.wasted
     cpu, ram = node[k.CPU_FREE] - ask[k.CPU], node[k.RAM_FREE] - ask[k.RAM]
     return Offer(
-        rank & k.OF_MODE,
+        k.MODE_RANK[rank],
         taken,
         left_sum,
         node[k.FREE_SUM] - taken,

@@ -60,7 +60,7 @@ def worth_lost(gpu: Row, choice: tuple[int, int], term: Row, tables: Tables) -> 
     else:
         before = _of_share(kind, free, gpu[k.FREE_MEMORY], mix)
     after = 0
-    if rank & k.OF_MODE == k.MIG_RANK:
+    if k.MODE_RANK[rank] == k.MIG_RANK:
         state = int(cell(tables[2], kind, gpu[k.MIG_STATE], term[k.PROFILE]))  # is of 16 bits
         after = mix[mix[f.SLICES_AT] + kind * 4096 + state]
     elif rank != k.EXCLUSIVE_RANK and gpu[k.CLIENTS] + 1 < term[k.CLIENT_LIMIT]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import re
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -50,9 +49,6 @@ from simulator.contention import Contention, Running
 Progress = Callable[[int, int], None]
 """Told how many of how many jobs have ended."""
 
-SLOW_S = 1.0
-"""Compiling that lasts longer is told; what the compiler's cache holds takes less."""
-
 _PROGRESS_STEPS = 200
 _COUNTED = re.compile(r" \([0-9]+\)|; ")
 _EXCLUSIVE, _EXITED = Mode.EXCLUSIVE, ExitCause.EXITED  # attributes of an enum are slower to read
@@ -64,7 +60,7 @@ class SimulationOptions:
 
     ``truth`` makes jobs slow, ``belief`` is what the policy thinks of it.  ``load_s`` is the time already
     spent on reading the trace; ``compiled`` allows the kernels of the extra ``fast``, which decide alike;
-    ``compiling`` is called, by another thread, if that takes long.
+    ``tell`` gets a line before they are compiled, which takes long.
     ``costs`` is what a move takes: the place is free after drain, destroying and creating, and the job that
     was moved does nothing until it has restored its state.  By default 30 s in all, as in MISO's simulator.
     A preempted job loses nothing but its place.
@@ -80,7 +76,7 @@ class SimulationOptions:
     load_s: float = 0.0
     compiled: bool = True
     progress: Progress | None = None
-    compiling: Callable[[], None] | None = None
+    tell: Callable[[str], None] = lambda _line: None
     costs: TransitionCosts = DEFAULT_COSTS
 
 
@@ -105,8 +101,7 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
     world = _World(rows, cluster, options)
     loaded_s = time.perf_counter()
     if options.compiled:
-        with _told_if_slow(options.compiling):
-            compile_kernels(world.scheduler.policy.placement)
+        compile_kernels(world.scheduler.policy.placement, options.tell)
     begun_s = time.perf_counter()
     with calm_collector():
         world.run()
@@ -120,19 +115,6 @@ def simulate(rows: Sequence[TraceRow], cluster: ClusterSpec, options: Simulation
     )
     metrics = metrics_of(outcomes, cluster.gpu_count * 1000, counters, world.env.now)
     return SimulationResult(metrics, outcomes, world.decision_log, world.rejections, begun_s - loaded_s)
-
-
-@contextmanager
-def _told_if_slow(tell: Callable[[], None] | None) -> Iterator[None]:
-    timer = threading.Timer(SLOW_S, tell) if tell is not None else None
-    if timer is not None:
-        timer.daemon = True
-        timer.start()
-    try:
-        yield
-    finally:
-        if timer is not None:
-            timer.cancel()
 
 
 @contextmanager

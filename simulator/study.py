@@ -25,8 +25,6 @@ DEFAULT_TRACE = Path(__file__).parent / "data" / "default-trace.csv"
 DEFAULT_CLUSTER = "8x8xA100-SXM4-80GB"
 """The cluster that goes with the default trace: some queueing under best-fit, much under strict FIFO."""
 
-OWN_OPTIONS = ("known_durations", "profiles")
-
 
 @dataclass(frozen=True, slots=True)
 class StudySpec:
@@ -110,9 +108,9 @@ StudyProgress = Callable[[str, int, int], None]
 def run_study(
     spec: StudySpec,
     progress: StudyProgress | None = None,
-    compiling: Callable[[str], None] | None = None,
+    tell: Callable[[str], None] = lambda _line: None,
 ) -> Study:
-    """Read, simulate under each policy in turn, and report; ``compiling`` hears of a policy that takes long.
+    """Read, simulate under each policy in turn, and report; ``tell`` gets a line before what takes long.
 
     Raises:
         InvalidInput: anything of the input that cannot be right; nothing has been simulated then.
@@ -124,10 +122,11 @@ def run_study(
     # The same name means an oracle: the policy believes in the very object that makes jobs slow.
     belief = truth if spec.belief == spec.truth else model_named(spec.belief)
     path, form, cluster = _setting(spec)
-    reading = {key: value for key, value in spec.options.items() if key not in OWN_OPTIONS}
     known_durations = flag(spec.options.get("known_durations", "false"), "option known_durations")
     profiles_path = Path(spec.options["profiles"]) if "profiles" in spec.options else None
-    trace = read_trace(path, ReadOptions(spec.skip_bad_lines, spec.limit, reading, spec.data_folder), form)
+    trace = read_trace(
+        path, ReadOptions(spec.skip_bad_lines, spec.limit, spec.options, spec.data_folder), form
+    )
     profiles, notices = profiles_for(trace.rows, profiles_path)
     load_s = time.perf_counter() - begun_s
     options = SimulationOptions(
@@ -138,16 +137,12 @@ def run_study(
         profiles=profiles,
         known_durations=known_durations,
         load_s=load_s,
+        tell=tell,
     )
     runs = []
     for policy in spec.policies:
         told = partial(progress, policy) if progress is not None else None
-        chosen = replace(
-            options,
-            policy=policy,
-            progress=told,
-            compiling=partial(compiling, policy) if compiling is not None else None,
-        )
+        chosen = replace(options, policy=policy, progress=told)
         runs.append((policy, simulate(trace.rows, cluster, chosen)))
     told_of = (*trace.notices, *notices, *_tenants_without_jobs(spec.policies, trace))
     return Study(trace, cluster, spec.seed, tuple(runs), told_of)

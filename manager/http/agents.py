@@ -48,7 +48,7 @@ def join(node_id: NodeId, report: NodeReport, serving: Serving) -> Welcome:
         sequence = serving.store.intake.join(node, simulated=report.simulated)
         serving.loop.wake()
         serving.loop.wait_for(sequence, 1.0)
-    return _welcome(serving)
+    return _welcome(serving, node_id)
 
 
 @router.post("/heartbeat")
@@ -63,7 +63,7 @@ def heartbeat(node_id: NodeId, beat: Heartbeat, serving: Serving) -> Welcome:
     mine = {gpu.uuid for gpu in stored.node.gpus}
     serving.telemetry.update(each for each in beat.telemetry if each.gpu_uuid in mine)
     serving.reconciler.compare(node_id, beat.workers)
-    return _welcome(serving)
+    return _welcome(serving, node_id)
 
 
 @router.get("/commands")
@@ -185,7 +185,8 @@ def _renew(serving: Services, node_id: str) -> None:
     serving.leases.touch(node_id, serving.clock.now_s())
 
 
-def _welcome(serving: Services) -> Welcome:
+def _welcome(serving: Services, node_id: str) -> Welcome:
+    _renew(serving, node_id)
     times = serving.leases.times
     profiles = tuple(map(ProfileSpec.of, serving.store.queries.profiles()))
     return Welcome(

@@ -19,7 +19,7 @@ from manager.wire.models import (
     RequestSpec,
 )
 from placement.lifecycle import ENDED, HOLDING, JobRecord, JobState
-from placement.model import Explanation, Node, NotFound, OperationFailed, Outcome
+from placement.model import Node, NotFound, OperationFailed, Outcome
 from placement.scheduler import Scheduler
 
 _OUTCOMES = {outcome: outcome.name.lower().replace("_", "-") for outcome in Outcome}
@@ -82,8 +82,13 @@ def job_view(stored: StoredJob, models: Mapping[str, str], positions: Mapping[st
     )
 
 
-def explanation_view(explanation: Explanation) -> ExplanationView:
-    """Why a job waits, or is where it is."""
+def _explained(scheduler: Scheduler, job_id: str) -> ExplanationView:
+    """Why a job waits, or is where it is, and beside whom.
+
+    Raises:
+        NotFound: the scheduler does not know it, or no longer.
+    """
+    explanation = scheduler.explain(job_id)
     return ExplanationView(
         job_id=explanation.job_id,
         outcome=_OUTCOMES[explanation.outcome],
@@ -92,7 +97,15 @@ def explanation_view(explanation: Explanation) -> ExplanationView:
         predicted_slowdown=explanation.predicted_slowdown,
         predicted_upper=explanation.predicted_upper,
         note=explanation.note,
+        neighbours=_present_neighbours(scheduler, scheduler.record(job_id)),
     )
+
+
+def _present_neighbours(scheduler: Scheduler, record: JobRecord) -> tuple[str, ...]:
+    held = {share.gpu_uuid for assignment in record.assignments for share in assignment.shares}
+    there = {tenancy.job_id for gpu_uuid in held for tenancy in scheduler.residents(gpu_uuid)}
+    others = map(scheduler.record, there - {record.job.job_id})
+    return tuple(other.job.job_id for other in sorted(others, key=lambda other: other.job.sequence))
 
 
 def explain(services: Services, job_id: str) -> ExplanationView:
@@ -102,7 +115,7 @@ def explain(services: Services, job_id: str) -> ExplanationView:
         NotFound: there is no such job.
     """
     try:
-        return explanation_view(services.loop.ask(lambda scheduler: scheduler.explain(job_id)))
+        return services.loop.ask(lambda scheduler: _explained(scheduler, job_id))
     except NotFound:
         record = services.store.queries.job(job_id).record
     placed = record.first_placed_s is not None

@@ -268,6 +268,8 @@ class ExplanationView(Shape):
     predicted_slowdown: float | None
     predicted_upper: float | None
     note: str = ""
+    neighbours: tuple[str, ...] = ()
+    """Jobs that hold shares of its GPUs now, by submission."""
 
 
 class LogChunk(Shape):
@@ -310,7 +312,10 @@ class GpuView(Shape):
 
 
 class NodeView(Shape):
-    """One node; ``last_seen_s`` is when its agent last answered, in unix seconds."""
+    """One node; ``last_seen_s`` is when its agent was last in contact, in unix seconds.
+
+    It is None as long as this manager knows the node from its database alone.
+    """
 
     node_id: str
     state: str

@@ -19,7 +19,7 @@ from placement.interference.base import (
 )
 from placement.interference.none import NoInterference
 from placement.interference.sharing import lies_in_slice, measured_alone, predictions_of
-from placement.model import UnknownName
+from placement.model import CotenantError, InvalidSpec, UnknownName
 
 MODELS: dict[str, Callable[[], InterferenceModel]] = {
     "none": NoInterference,
@@ -32,13 +32,21 @@ def model_named(name: str) -> InterferenceModel:
 
     Raises:
         UnknownName: nobody registered it.
+        CotenantError: it cannot be made.
     """
     build = MODELS.get(name)
     if build is None:
         raise UnknownName(
             f"interference model {name!r} is unknown; choose one of {', '.join(sorted(MODELS))}"
         )
-    return build()
+    try:
+        return build()
+    except CotenantError:
+        raise
+    except Exception as problem:
+        raise InvalidSpec(
+            f"interference model {name!r} cannot be made: {type(problem).__name__}: {problem}"
+        ) from problem
 
 
 __all__ = [

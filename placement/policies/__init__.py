@@ -9,8 +9,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable
 from numbers import Integral
+from typing import TypeVar
 
-from placement.model import InvalidSpec, UnknownName
+from placement.model import CotenantError, InvalidSpec, UnknownName
 from placement.policies.backfill import Backfill
 from placement.policies.base import Measure, OrderPolicy, Placement, Policy, aging_of
 from placement.policies.best_fit import BestFit
@@ -31,6 +32,8 @@ from placement.policies.random import Random
 from placement.policies.spread import Spread
 from placement.policies.srtf import Srtf
 from placement.policies.worst_fit import WorstFit
+
+T = TypeVar("T")
 
 ORDERS: dict[str, Callable[[], OrderPolicy]] = {"fifo": Fifo, "backfill": Backfill, "srtf": Srtf}
 PLACEMENTS: dict[str, Callable[[], Placement]] = {
@@ -103,8 +106,8 @@ def policy_named(spec: str) -> Policy:
                 f"policy {spec!r}: has {many} {kind}s, {' and '.join(found)}; "
                 f"write at most one order ({', '.join(ORDERS)}) and one placement ({', '.join(PLACEMENTS)})"
             )
-    order = ORDERS[orders[0]]() if orders else Backfill()
-    placement = _checked(placements[0]) if placements else BestFit()
+    order = order_named(orders[0]) if orders else Backfill()
+    placement = placement_named(placements[0]) if placements else BestFit()
     for name, text in options.items():
         if name not in PLACEMENTS:
             raise InvalidSpec(f"policy {spec!r}: order {name!r} takes no options")
@@ -114,13 +117,23 @@ def policy_named(spec: str) -> Policy:
     return Policy("+".join(parts), order, placement)
 
 
-def _checked(name: str) -> Placement:
-    """A new placement of that name; a mistake in a score is told here, not by the compiler.
+def order_named(name: str) -> OrderPolicy:
+    """A new order of that name, which is registered.
 
     Raises:
-        InvalidSpec: it is no placement, or its scores fail on an offer or give no whole number.
+        CotenantError: it cannot be made.
     """
-    placement = PLACEMENTS[name]()
+    return _made(name, ORDERS[name])
+
+
+def placement_named(name: str) -> Placement:
+    """A new placement of that name, which is registered; its scores are tried before they are compiled.
+
+    Raises:
+        CotenantError: it cannot be made, is no placement, or its scores fail on an offer or give no whole
+            number.
+    """
+    placement = _made(name, PLACEMENTS[name])
     if not isinstance(placement, Placement):
         raise InvalidSpec(f"policy {name!r}: {type(placement).__name__} does not derive from Placement")
     offer = Offer(*(1 for _ in Offer._fields))
@@ -135,6 +148,15 @@ def _checked(name: str) -> Placement:
                 f"policy {name!r}: its {score.__name__} gives {value!r}, but must give a whole number"
             )
     return placement
+
+
+def _made(name: str, build: Callable[[], T]) -> T:
+    try:
+        return build()
+    except CotenantError:
+        raise
+    except Exception as problem:
+        raise InvalidSpec(f"policy {name!r} cannot be made: {type(problem).__name__}: {problem}") from problem
 
 
 def _check_known(spec: str, name: str) -> None:
@@ -165,6 +187,8 @@ __all__ = [
     "aging_of",
     "larger",
     "level",
+    "order_named",
+    "placement_named",
     "policy_named",
     "policy_names",
     "register",

@@ -33,8 +33,8 @@ class Placement:
         source: where it is published, as users read it.
         any_mode: whether the score weighs the sharing modes against each other; if not, MPS comes before
             time slices, these before MIG slices and those before whole GPUs.
-        chooses_share: whether a job that leaves its compute open may get less than it can use, as far as its
-            ``max_slowdown`` goes; only for scores that weigh the modes.
+        chooses_share: whether a job that leaves its compute open may get a smaller MIG slice than it can use,
+            as far as its ``max_slowdown`` goes; only for scores that weigh the modes.
         noise: draw one of the places with the lowest score instead of the first.
         weighs: which measure the score reads, ``stranded`` or ``forgone``; None is computed unless asked for.
         weighs_lifetimes: whether the score reads ``outlasts``; if not, no job has a lifetime.

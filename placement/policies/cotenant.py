@@ -16,6 +16,10 @@ HARM_PART = 4
 
 On a full cluster more weight does not make less harm: jobs are scattered, and whole GPUs find no place."""
 
+OWN_LOSS = 15
+"""What a job's own small slice takes from it counts two and a half times, in a unit of a sixth: a slice that
+nearly fits is worth its loss, half the speed is not."""
+
 OUTLASTING = 100
 """Thousandths of a GPU, times 3, for each step of :attr:`Offer.outlasts`.  A small gain with a price: see
 docs/decisions/0011."""
@@ -44,13 +48,13 @@ class Cotenant(Placement):
     def score(at: Offer) -> Any:
         """Thousandths of a GPU lost, times 3.
 
-        What a job's own small share slows it is lost in full: at half speed on a slice it holds the slice
-        for twice the time.  A slowdown by neighbours costs its part of the compute of whoever suffers it,
-        neighbours as much as they hold on average, but only a twelfth of that (see :data:`HARM_PART`); a
-        second of a GPU that changes its mode costs as much as a job that runs for :data:`HORIZON_S` can
-        bear, as long as a move has to pay off (docs/decisions/0009).
+        What a job's own small share slows it is lost more than once: at half speed on a slice it holds the
+        slice for twice the time, and is late itself (see :data:`OWN_LOSS`).  A slowdown by neighbours costs
+        its part of the compute of whoever suffers it, neighbours as much as they hold on average, but only a
+        twelfth of that (see :data:`HARM_PART`); a second of a GPU that changes its mode costs as much as a
+        job that runs for :data:`HORIZON_S` can bear, as long as a move has to pay off (docs/decisions/0009).
         """
         held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
         slowed = (at.suffered * at.taken + at.inflicted * held) // (1000 * HARM_PART)
-        own, changing = 3 * at.wasted, 3 * larger(at.price - MOMENT_MS, 0) // HORIZON_S
+        own, changing = OWN_LOSS * at.wasted // 2, 3 * larger(at.price - MOMENT_MS, 0) // HORIZON_S
         return at.forgone + slowed + (own + OUTLASTING * at.outlasts + changing)  # often these are 0

@@ -19,20 +19,23 @@ class ParvaGpu(Placement):
 
     For one arriving job at a time; :func:`placement.planning.parva.plan_services` is the planner that lays
     out whole services with their rates.  Inference jobs use no time slices and no whole GPUs where they
-    accept slices or shares; the smallest slice that holds a job is taken, at the start that keeps most
-    other slices possible.  Training jobs take what is left over, the fullest GPU first.
+    accept slices or shares; the smallest slice that holds a job, or that keeps what it was promised, is
+    taken, at the start that keeps most other slices possible.  Several shares of one GPU are clients of the
+    MPS server of one slice where that takes less than a slice each.  Training jobs take what is left over,
+    the fullest GPU first.
     """
 
     name = "parvagpu"
     source = "ParvaGPU, SC'24"
     any_mode = True
+    chooses_share = True
     idles = "an inference job that accepts slices or shares is not given a time slice or a whole GPU"
 
     @staticmethod
     def score(at: Offer) -> Any:
-        """Slices before shares before all else; then the least compute left on the GPU."""
+        """Slices before shares before all else; then the least that is taken, then the least left."""
         kind = where(at.mode == _SLICE, 0, where(at.mode == _SHARE, 1, 2))
-        return (kind << 40) + at.gpu_left
+        return (kind << 40) + (at.taken << 20) + at.gpu_left
 
     def asks(self, job: Job) -> Request:
         """Slices and shares alone for services, where they accept any."""

@@ -118,7 +118,7 @@ def slices_among(offered: int, rank: Ints | int) -> Any:
     """Which of these ranks are slices, as an index; ``offered`` are the ranks that may be among them."""
     if not offered & ~CUT or isinstance(rank, int):
         return slice(None)
-    return ((rank & k.OF_MODE if offered >> k.MODES else rank) == k.MIG_RANK).nonzero()[0]
+    return _IS_SLICE.take(rank).nonzero()[0]
 
 
 def starts_of(groups: Ints) -> Ints:
@@ -147,6 +147,8 @@ def _open_modes() -> npt.NDArray[np.uint64]:
 _OPEN = _open_modes()
 _ALONE = {1 << rank: rank for rank in range(k.RANKS)}
 """The rank by the mask of it alone."""
+
+_IS_SLICE = np.array(k.MODE_RANK) == k.MIG_RANK
 
 SHARED, CUT, WHOLE = k.IN_MPS | k.IN_TIMESLICE, k.IN_MIG, k.IN_EXCLUSIVE
 """Masks of the ranks: shares of whole GPUs, slices, and GPUs that a job has for itself."""

@@ -9,7 +9,7 @@ import numpy as np
 from placement import columns as k
 from placement import mix as f
 from placement.columns import Ints
-from placement.vectorised.fits import Fits, Scene
+from placement.vectorised.fits import Fits, Scene, slices_among
 
 
 def _at_step(amount: Ints, count: int, at: int, mix: Ints) -> Ints:
@@ -71,15 +71,15 @@ def _sums_of(scene: Scene) -> _Sums:
 def _usable_after(scene: Scene, fits: Fits) -> Ints:
     """Which usual requests could use each GPU after one more share."""
     mix, gpu, term, kind = scene.tables[4], fits.gpu, fits.term, fits.gpu[k.MODEL]
-    plane = np.minimum(fits.rank & k.OF_MODE, k.TIMESLICE_RANK) * int(mix[f.KINDS]) + kind
+    plane = np.minimum(fits.rank, k.TIMESLICE_RANK) * int(mix[f.KINDS]) + kind
     mask: Ints = mix.take(int(mix[f.SHARE_AT]) + plane * 1001 + fits.left)
     memory = gpu[k.FREE_MEMORY] - term[k.MEMORY]
     mask &= _at_step(memory, int(mix[f.MEMORY_N]), int(mix[f.MEMORY_AT]), mix)
     clients = term[k.CLIENT_LIMIT] - gpu[k.CLIENTS] - 1
     mask &= _at_step(clients, int(mix[f.CLIENTS_N]), int(mix[f.CLIENTS_AT]), mix)
     if fits.cut is not None:
-        sliced = mix.take(int(mix[f.MIG_AT]) + kind * 4096 + fits.cut)
-        mask = np.where(np.equal(fits.rank & k.OF_MODE, k.MIG_RANK), sliced, mask)
+        mig = slices_among(scene.ask[k.OFFERED], fits.rank)
+        mask[mig] = mix.take(int(mix[f.MIG_AT]) + kind[mig] * 4096 + fits.cut[mig])
     return mask
 
 

@@ -90,8 +90,16 @@ def _outlasts(of: Shares) -> Figure:
     return np.where(lasting == 0, 1, np.maximum(lifetime + 1 - lasting, 0))
 
 
+_MODE_RANK = np.array(k.MODE_RANK)
+
+
+def _mode(of: Shares) -> Figure:
+    rank = of.fits.rank
+    return k.MODE_RANK[rank] if isinstance(rank, int) else _MODE_RANK.take(rank)
+
+
 _OF_SHARES: dict[str, Callable[[Shares], Figure]] = {
-    "mode": lambda of: of.fits.rank & k.OF_MODE,
+    "mode": _mode,
     "node_left": lambda of: of.node(k.FREE_SUM) - of.taken,
     "cpu": lambda of: of.ask[k.CPU],
     "cpu_left": lambda of: of.node(k.CPU_FREE) - of.ask[k.CPU],

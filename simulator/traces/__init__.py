@@ -7,6 +7,7 @@ To add a format, write a module with one :class:`~simulator.traces.base.TraceFor
 from __future__ import annotations
 
 import dataclasses
+import difflib
 from pathlib import Path
 
 from placement.model import InvalidInput, UnknownName
@@ -19,6 +20,9 @@ from simulator.traces.reading import head_of, read_as, recognise
 from simulator.traces.tiresias import TIRESIAS
 
 FORMATS: tuple[TraceFormat, ...] = (OWN, OPENB, PHILLY, TIRESIAS, GAVEL)
+
+ANY_TRACE = ("known_durations", "profiles")
+"""Options of a simulation whatever its trace; the formats pass them over."""
 
 
 def format_named(name: str) -> TraceFormat:
@@ -56,10 +60,14 @@ def read_trace(path: Path, options: ReadOptions, format_name: str | None = None)
         InvalidInput: the file cannot be opened, its format is not recognised, or an option does not fit it.
     """
     chosen = format_of(path, format_name)
+    known = (*chosen.options, *ANY_TRACE)
     for key in options.options:
-        if key not in chosen.options:
-            known = ", ".join(chosen.options) or "none"
-            raise InvalidInput(f"option {key!r} does not fit a {chosen.name} trace; it knows: {known}")
+        if key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            meant = f"did you mean {near[0]!r}? " if near else ""
+            raise InvalidInput(
+                f"option {key!r} does not fit a {chosen.name} trace; {meant}choose among {', '.join(known)}"
+            )
     trace = read_as(chosen, path, options)
     rejected = [
         f"{row.job_id}"
@@ -74,4 +82,13 @@ def read_trace(path: Path, options: ReadOptions, format_name: str | None = None)
     return trace
 
 
-__all__ = ["FORMATS", "ReadOptions", "Trace", "TraceFormat", "format_named", "format_of", "read_trace"]
+__all__ = [
+    "ANY_TRACE",
+    "FORMATS",
+    "ReadOptions",
+    "Trace",
+    "TraceFormat",
+    "format_named",
+    "format_of",
+    "read_trace",
+]

@@ -110,7 +110,7 @@ class Desk:
         return ", ".join(f"{r.job.job_id} {r.state.value}" for r in self.scheduler.records())
 
     def holds(self, job_id: str) -> str:
-        """What a job holds, worker by worker: ``n-0:mps:300 n-1:mps:300``; the node for none of its GPUs."""
+        """What a job holds, worker by worker: ``n-0:mps:300 n-1:1g.10gb@6``; the node if no GPU."""
         held = self.scheduler.record(job_id).assignments
         return " ".join(_share(share) for a in held for share in a.shares) or " ".join(
             a.node_id for a in held
@@ -132,9 +132,10 @@ class Desk:
 
 def _share(share: Share) -> str:
     slot = share.gpu_uuid.removeprefix("GPU-")
+    cut = "" if share.mig_profile is None else f":{share.mig_profile}@{share.mig_start}"
     if share.mode is Mode.MIG:
-        return f"{slot}:{share.mig_profile}@{share.mig_start}"
-    return f"{slot}:{share.mode.value}:{share.compute_milli}"
+        return f"{slot}{cut}"
+    return f"{slot}:{share.mode.value}:{share.compute_milli}{cut}"
 
 
 def _short(command) -> str:

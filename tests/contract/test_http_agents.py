@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +23,7 @@ from manager.wire.client import Client, WrongOffset
 from placement.lifecycle import JobState
 from placement.model import ExitCause, InvalidInput, NotFound, StateError
 from placement.model.hardware import node_from_short_form
-from tests.contract.served import NODE, TOKEN, Running, eventually
+from tests.contract.served import NODE, TOKEN, Running, eventually, serving
 
 
 def test_an_agent_learns_of_a_job_at_once_and_ends_it(manager: Running) -> None:
@@ -167,6 +168,22 @@ def test_a_second_agent_of_a_node_is_refused_and_keeps_no_lease_alive(manager: R
     leases.times = LeaseTimes()
     with pytest.raises(StateError, match="another agent"):
         client.heartbeat(NODE, Heartbeat(instance="one"))
+
+
+def test_a_node_of_the_managers_last_life_is_seen_once_its_agent_has_said_what_it_is(tmp_path: Path) -> None:
+    with serving(tmp_path) as former:
+        former.join("4xA100-SXM4-80GB")
+    with serving(tmp_path) as manager:
+        eventually(lambda: manager.services.leases.state(NODE) is not None)
+        (remembered,) = manager.client.nodes()
+        assert (remembered.state, len(remembered.gpus), remembered.last_seen_s) == ("up", 4, None)
+        # Who speaks for it is known before what it is made of.
+        assert manager.services.leases.claim(NODE, "one", manager.services.clock.now_s())
+        assert manager.client.nodes() == [remembered]
+        manager.join("2xH100-SXM5-80GB")
+        (joined,) = manager.client.nodes()
+        assert joined.gpus == ("H100-SXM5-80GB",) * 2
+        assert joined.last_seen_s is not None
 
 
 @pytest.mark.parametrize(

@@ -6,11 +6,12 @@ import threading
 
 import pytest
 
+from manager.wire.agent_models import ReportKind
 from manager.wire.client import Client
 from manager.wire.models import MASK, JobSpec, ProfileSpec, RequestSpec
 from placement.lifecycle import JobState
-from placement.model import Denied, InvalidInput, NotFound, Unreachable
-from tests.contract.served import NODE, TOKEN, Running
+from placement.model import Denied, ExitCause, InvalidInput, NotFound, Unreachable
+from tests.contract.served import NODE, TOKEN, Running, eventually
 
 
 def test_a_submission_is_answered_with_where_it_was_placed(manager: Running) -> None:
@@ -130,3 +131,17 @@ def test_a_store_that_refuses_is_told_and_nothing_is_accepted(manager: Running) 
         connection.exec_driver_sql("ALTER TABLE gone RENAME TO inbox")
     assert manager.client.jobs() == []
     assert manager.submit().job_id == "job-1"
+
+
+def test_a_job_tells_its_neighbours_of_now_from_those_of_all_times(manager: Running) -> None:
+    manager.join("1xA100-SXM4-80GB")
+    request = RequestSpec(compute_milli=300, memory_bytes=1 << 30)
+    first, second, third = (manager.submit(request=request) for _ in range(3))
+    for job in (first, second, third):
+        manager.report(job, ReportKind.STARTED)
+    client, both = manager.client, (second.job_id, third.job_id)
+    assert client.explanation(first.job_id).neighbours == both
+    manager.report(second, ReportKind.EXITED, cause=ExitCause.EXITED, exit_code=0)
+    eventually(lambda: client.explanation(first.job_id).neighbours == (third.job_id,))
+    assert client.job(first.job_id).neighbours == both
+    assert client.explanation(second.job_id).neighbours == ()

@@ -38,6 +38,10 @@ BEFORE_VOLTA = ("K80", "P100")
 """The models of these tests whose MPS servers have at most 16 clients (NVIDIA MPS documentation)."""
 
 
+Held = tuple[Job, int, Share]
+"""A job, one of its workers, and a share that this one holds."""
+
+
 @dataclass(slots=True)
 class Auditor:
     """Follows commands and reports, and says what is wrong with what runs side by side."""
@@ -63,7 +67,7 @@ class Auditor:
         del self.running[event.job_id, event.worker]
 
     def complaints(self) -> list[str]:
-        held: dict[str, list[tuple[Job, Share]]] = defaultdict(list)
+        held: dict[str, list[Held]] = defaultdict(list)
         found = []
         for node_id, node in self.nodes.items():
             jobs = [self.jobs[job] for (job, _w), place in self.running.items() if place.node_id == node_id]
@@ -71,7 +75,7 @@ class Auditor:
                 found.append(f"{node_id}: CPU")
             if node.ram_bytes is not None and sum(job.request.ram_bytes for job in jobs) > node.ram_bytes:
                 found.append(f"{node_id}: RAM")
-        for (job_id, _worker), place in self.running.items():
+        for (job_id, worker), place in self.running.items():
             own = {gpu.uuid for gpu in self.nodes[place.node_id].gpus}
             uuids = [share.gpu_uuid for share in place.shares]
             request = self.jobs[job_id].request
@@ -79,7 +83,7 @@ class Auditor:
             if len(uuids) != request.gpus or len(set(uuids)) != different or not own.issuperset(uuids):
                 found.append(f"{job_id}: wrong GPUs {uuids} on {place.node_id}")
             for share in place.shares:
-                held[share.gpu_uuid].append((self.jobs[job_id], share))
+                held[share.gpu_uuid].append((self.jobs[job_id], worker, share))
         for node in self.nodes.values():
             for gpu in node.gpus:
                 found += [
@@ -114,9 +118,9 @@ class Auditor:
             wish.level is Level.RACK and held[0].rack is not None and len({node.rack for node in held}) == 1
         )
 
-    def _on_gpu(self, model: str, memory_bytes: int | None, held: list[tuple[Job, Share]]) -> list[str]:
-        shares = [share for _job, share in held]
-        modes = {share.mode for share in shares}
+    def _on_gpu(self, model: str, memory_bytes: int | None, held: list[Held]) -> list[str]:
+        shares = [share for _job, _worker, share in held]
+        modes = {share.mode if share.mig_profile is None else Mode.MIG for share in shares}
         wrong = []
         if len(modes) > 1:
             wrong.append(f"modes {modes}")
@@ -130,35 +134,41 @@ class Auditor:
         if modes == {Mode.MPS} and len(shares) > (16 if model.startswith(BEFORE_VOLTA) else 48):
             wrong.append("MPS clients")
         if modes == {Mode.MIG}:
-            wrong += _overlaps(shares)
-        for job, share in held:
+            wrong += _overlaps(held)
+        for job, _worker, share in held:
             wrong += _unlike_asked(job, share)
-            if job.request.isolation is Isolation.TENANT and share.mode is not Mode.MIG:
-                wrong += [
-                    f"{job.job_id} beside {other.job_id}" for other, _s in held if other.tenant != job.tenant
-                ]
+            if job.request.isolation is Isolation.TENANT and share.mig_profile is None:
+                others = [other for other, _w, _s in held if other.tenant != job.tenant]
+                wrong += [f"{job.job_id} beside {other.job_id}" for other in others]
         return wrong + self._broken(model, held)
 
-    def _broken(self, model: str, held: list[tuple[Job, Share]]) -> list[str]:
-        """Promises that do not hold by the upper bound, or that nobody can vouch for."""
-        residents = tuple(
-            Resident(self.profiles.get(job.profile or ""), share.mode, share.compute_milli)
-            for job, share in held
-        )
-        predictions = self.belief.predict(model, residents)
-        return [
-            f"promise of {job.job_id}: {prediction.upper} > {job.request.max_slowdown}"
-            for (job, share), prediction in zip(held, predictions, strict=True)
-            if job.request.max_slowdown is not None
-            and share.mode is not Mode.EXCLUSIVE
-            and (prediction.upper is None or prediction.upper > job.request.max_slowdown)
-        ]
+    def _broken(self, model: str, held: list[Held]) -> list[str]:
+        """Promises that do not hold by the upper bound, or that nobody can vouch for.
+
+        Who is in a slice has those in it for neighbours, who is on the GPU itself all others there.
+        """
+        wrong = []
+        for start in {share.mig_start for _job, _worker, share in held}:
+            near = [each for each in held if each[2].mig_start == start]
+            residents = tuple(
+                Resident(self.profiles.get(job.profile or ""), share.mode, share.compute_milli)
+                for job, _worker, share in near
+            )
+            for (job, _worker, share), prediction in zip(
+                near, self.belief.predict(model, residents), strict=True
+            ):
+                most = job.request.max_slowdown
+                if most is None or share.mode is Mode.EXCLUSIVE:
+                    continue
+                if prediction.upper is None or prediction.upper > most:
+                    wrong.append(f"promise of {job.job_id}: {prediction.upper} > {most}")
+        return wrong
 
 
 def _unlike_asked(job: Job, share: Share) -> list[str]:
     request = job.request
     wrong = []
-    if share.mode not in request.modes:
+    if share.mode not in request.modes or (share.mig_profile and Mode.MIG not in request.modes):
         wrong.append(f"{job.job_id} in mode {share.mode} that it does not accept")
     if request.isolation is Isolation.HARDWARE and share.mode not in (Mode.MIG, Mode.EXCLUSIVE):
         wrong.append(f"{job.job_id} is not isolated by hardware")
@@ -169,10 +179,19 @@ def _unlike_asked(job: Job, share: Share) -> list[str]:
     return wrong
 
 
-def _overlaps(shares: list[Share]) -> list[str]:
+def _overlaps(held: list[Held]) -> list[str]:
+    """Slices that cannot stand together; one slice holds all shares of a worker that name it."""
     taken: set[int] = set()
     compute = 0
     wrong = []
+    inside: dict[tuple[str, int, int | None], list[Share]] = defaultdict(list)
+    for job, worker, share in held:
+        if share.mode is not Mode.MIG:
+            inside[job.job_id, worker, share.mig_start].append(share)
+    for shares in inside.values():
+        wrong += _too_much_inside(shares)
+    shares = [share for _job, _worker, share in held if share.mode is Mode.MIG]
+    shares += [shares[0] for shares in inside.values()]
     for share in shares:
         memory, cut = SLICES[share.mig_profile or ""]
         compute += cut
@@ -184,4 +203,19 @@ def _overlaps(shares: list[Share]) -> list[str]:
         wrong.append(f"{compute} compute slices")
     if sum(share.mig_profile == "1g.10gb+me" for share in shares) > 1:
         wrong.append("two media engines")
+    return wrong
+
+
+def _too_much_inside(shares: list[Share]) -> list[str]:
+    """What is wrong with the shares of one slice of a GPU of 80 GB."""
+    memory, compute = SLICES[shares[0].mig_profile or ""]
+    wrong = []
+    if len({(share.mode, share.mig_profile) for share in shares}) > 1:
+        wrong.append("one slice in several modes")
+    if sum(share.compute_milli for share in shares) * 7 > compute * 1000:
+        wrong.append("compute of a slice")
+    if sum(share.memory_bytes or 0 for share in shares) > memory * (10 << 30):
+        wrong.append("memory of a slice")
+    if shares[0].mode is Mode.MPS and len(shares) > 48 * compute // 7:
+        wrong.append("MPS clients of a slice")
     return wrong

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from placement.alternatives import other_slice
 from placement.ask import opening_ms
-from placement.alternatives import smaller
 from placement.interference import InterferenceModel, coupling_of
 from placement.model import Assignment, Job, Mode, Profile, Share
 from placement.neighbourhood import Neighbour, neighbourhood_of
@@ -20,9 +20,8 @@ from placement.policies import Offer, Placement
 from tests.property.plain_books import SHARED, Books, Lodger, Slot, lodger_of, stranded
 from tests.property.plain_worth import PlainWorth, Standing
 
-
-WAYS = (*MODE_ORDER, *(mode for mode in MODE_ORDER if mode is not Mode.EXCLUSIVE))
-"""The modes, and then again those that may be shared, with another share."""
+WAYS = (*MODE_ORDER, Mode.MIG)
+"""The modes, and then another slice."""
 
 
 @dataclass(frozen=True)
@@ -40,17 +39,15 @@ class Asked:
     belief: InterferenceModel
 
     def need(self, slot: Slot, rank: int) -> Need | None:
-        """The share in one of the ways to serve it: in each mode, and a smaller one that keeps a promise."""
+        """The share in one of the ways to serve it: in each mode, and another slice that keeps a promise."""
         mode = WAYS[rank]
         if mode not in self.placement.modes:
             return None
         kind = slot.gpu.model, slot.gpu.memory_bytes
         if rank < len(MODE_ORDER):
             return needs_of(self.job.request, self.profile, *kind).get(mode)
-        if not self.placement.chooses_share:
-            return None
-        others = smaller(self.job.request, self.profile, kind, self.belief)
-        return next((need for need in others if need.mode is mode), None)
+        chooses = self.placement.chooses_share
+        return other_slice(self.job.request, self.profile, kind, self.belief, smaller=chooses)
 
 
 @dataclass(frozen=True)
@@ -332,7 +329,7 @@ class PlainSearch:
             "suffered": sum(suffered for suffered, _inflicted in felt.values()),
             "inflicted": sum(inflicted for _suffered, inflicted in felt.values()),
             "price": sum(opening_ms(before[j].gpu.model, WAYS[rank]) for j in opened),
-            "wasted": sum(self._wasted(asked, before[j], after[j]) for j in after),
+            "wasted": sum(self._wasted(before[j], after[j]) for j in after),
             "outlasts": sum(_outlasted(before[j], int(asked.job.lifetime)) for j in after),
         }
         return Offer(**(dict.fromkeys(Offer._fields, 0) | fields))
@@ -348,7 +345,7 @@ class PlainSearch:
         inflicted = sum(mine.pressure[c] * other.sensitivity[c] for other in there for c in (0, 1))
         return suffered // 1000, inflicted // 1000
 
-    def _wasted(self, asked: Asked, before: Slot, after: Slot) -> int:
+    def _wasted(self, before: Slot, after: Slot) -> int:
         """Compute that the newcomer takes for nothing because its share is small, as measured or believed."""
         newcomer = after.lodgers[-1]
         profile, share, model = newcomer.profile, newcomer.share, before.gpu.model
@@ -360,9 +357,6 @@ class PlainSearch:
             milli = 1000 if slowdown is None else int(slowdown * 1000 + 1e-6)
         else:
             milli = round(slowdown * 1000)
-        if share.mode is Mode.TIMESLICE and asked.job.request.compute_milli is None:
-            # Where the others take all their turns, its part of them is all it gets.
-            milli = max(milli, 1000 * (profile.sm_milli or 0) // share.compute_milli)
         return (milli - 1000) * (before.free_milli - after.free_milli) // 1000
 
 

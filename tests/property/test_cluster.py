@@ -117,7 +117,7 @@ class Site:
         there = self.present()
         free = {name: node for name, node in there.items() if name not in self.down and not self.torn(node)}
         self.books.nodes = free
-        place = self.plain.worker(Asked(job, profile, self.plain.placement), 0, None)
+        place = self.plain.worker(Asked(job, profile, self.plain.placement, self.books.belief), 0, None)
         if place is None:
             return
         assignment = Assignment(0, place.node_id, place.shares)

@@ -68,12 +68,16 @@ class Workshop:
         core = offers_of(lambda: self.search.place(holder_of(job, profile), demand, job))
         for worker in range(job.workers):
             self.cluster.release(job.job_id, worker)
-        return core, offers_of(lambda: self.plain.worker(Asked(job, profile, Listening()), 0, None))
+        return core, offers_of(
+            lambda: self.plain.worker(Asked(job, profile, Listening(), self.books.belief), 0, None)
+        )
 
     def settle(self, dice: Dice, request: Request) -> None:
         """Somebody moves in at a place chosen at random."""
         job, profile = self.job(request, dice.of("red", "blue")), dice.of(*PROFILES)
-        places = list(self.plain.places(Asked(job, profile, Listening()), *self.books.nodes))
+        places = list(
+            self.plain.places(Asked(job, profile, Listening(), self.books.belief), *self.books.nodes)
+        )
         if places:
             self.move_in(job, dice.of(*places).shares, profile)
 

@@ -99,6 +99,14 @@ def test_several_shares_of_one_gpu_are_one_device_with_one_limit_for_each_proces
     assert found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == "30"
 
 
+@pytest.mark.parametrize(("clients", "percentage"), [(2, "50"), (3, "33"), (6, "16")])
+def test_shares_of_a_slice_divide_it_among_them(clients: int, percentage: str) -> None:
+    share = Share("GPU-2", Mode.MPS, 428 // clients, 4 * GIB, "3g.40gb", 4)
+    found = environment(Prepared((share,) * clients, ("MIG-x",), MpsFolders(Path("/p"), Path("/l"))))
+    assert (found["CUDA_VISIBLE_DEVICES"], found["CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"]) == ("MIG-x", "0=4G")
+    assert found["CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"] == percentage
+
+
 @pytest.mark.parametrize(
     ("name", "value", "wins"),
     [

@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from bench import all as bench_all
 from bench import simulator
 from bench.all import BENCHMARKS
+from bench.data import PHILLY
 from bench.report import page
 from tests.unit.bench.conftest import write_fgd
 
@@ -81,7 +83,7 @@ def sample(tmp_path: Path) -> Path:
         f"2017-10-09 06:{number:02d}:03,{90 + 7 * number},{1 << number % 4},0,c{number % 3}"
         for number in range(JOBS)
     ]
-    path = tmp_path / simulator.TRACE
+    path = tmp_path / PHILLY
     path.parent.mkdir(parents=True)
     path.write_bytes(gzip.compress("\n".join(lines).encode()))
     (tmp_path / "fgd").mkdir()
@@ -119,7 +121,7 @@ def test_every_benchmark_comes_to_its_end_and_onto_the_page(sample):
     report = run("bench.report", text=printed)
     assert report == page(lines)
     assert report.count("| `srtf` |") == 2
-    assert report.count("a sample.") == 6
+    assert report.count("a sample.") == 7
     assert "Not measured" not in report
     assert "```" not in report, "each has a section of its own"
 
@@ -147,6 +149,48 @@ def test_one_that_fails_is_kept_as_failed_and_the_others_are_run(tmp_path, sampl
         ("published-fgd", True),
     ]
     assert "## published-fgd\n\nIt failed.\n" in page(lines)
+
+
+def test_those_without_data_are_skipped_in_one_line(tmp_path, sample, monkeypatch, capsys):
+    """What is known of them stays; only who asked for one of them by name has failed."""
+    ran = []
+    monkeypatch.setattr(bench_all, "run", lambda name, of: (ran.append(name), (of.line(name, [1]), True))[1])
+    (sample / PHILLY).unlink()
+
+    def status(*words: str) -> int:
+        ran.clear()
+        monkeypatch.setattr(sys, "argv", ["all", *words])
+        return bench_all.main()
+
+    monkeypatch.setenv("COTENANT_DATA", str(sample))
+    assert status() == 0
+    assert ran == [name for name in BENCHMARKS if "simulator" not in name]
+    printed = capsys.readouterr()
+    assert len(printed.out.splitlines()) == len(ran)
+    assert printed.err.startswith("skipped: simulator, simulator-without-fast: their data are expected in ")
+    assert f"{sample}; COTENANT_DATA or" in printed.err
+    assert printed.err.count("\n") == 1
+
+    into = tmp_path / "lines.jsonl"
+    into.write_text('{"benchmark": "simulator", "figures": [7]}\n')
+    assert status("--into", str(into), "simulator", "lifetimes") == 1
+    assert ran == ["lifetimes"]
+    kept = {line["benchmark"]: line["figures"] for line in map(json.loads, into.read_text().splitlines())}
+    assert kept == {"simulator": [7], "lifetimes": [1]}
+
+
+@pytest.mark.parametrize(
+    ("name", "needed"),
+    [(name, of.needs) for name, of in BENCHMARKS.items() if of.needs is not None],
+)
+def test_one_without_its_data_says_in_one_line_where_they_are_expected(tmp_path, monkeypatch, name, needed):
+    monkeypatch.setenv("COTENANT_DATA", str(tmp_path))
+    module = BENCHMARKS[name].module
+    for words in ([], ["--data", str(tmp_path)]):
+        said = run(module, *words, status=2)
+        expected = f": nothing is measured: its data are expected in {tmp_path / needed}; COTENANT_DATA or "
+        assert expected in said
+        assert said.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -276,3 +320,12 @@ def test_the_page_is_that_of_the_lines_beside_it():
     lines = (ROOT / "docs" / "performance.jsonl").read_text(encoding="utf-8").splitlines()
     written = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
     assert written == page([json.loads(line) for line in lines]), "run: make performance"
+
+
+def test_each_section_says_what_was_measured():
+    written = (ROOT / "docs" / "performance.md").read_text(encoding="utf-8")
+    for section in written.split("\n## ")[1:]:
+        title, _, text = section.partition("\n")
+        prose = text.partition("\n| ")[0]
+        assert len(prose) > 250, title
+        assert len(prose.strip().split("\n\n")) >= 2, title

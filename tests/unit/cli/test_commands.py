@@ -197,6 +197,23 @@ def test_why_of_a_job_that_ended_still_tells_what_was_ruled_out(manager, run):
     assert lines[-3:] == ["ruled out:", "   COUNT  REASON", "  3 GPUs  GPU already in use"]
 
 
+@pytest.mark.parametrize("failure", ["larger than the cluster\nNODE_GPUS", ""])
+@pytest.mark.parametrize("state", [JobState.REJECTED, JobState.FAILED, JobState.CANCELLED])
+def test_why_of_a_job_that_was_never_placed_says_its_end_once(manager, run, state, failure):
+    manager.hold(job_view("j1", state=state, ended_s=NOW_S, failure=failure))
+    manager.explanations["j1"] = models.ExplanationView(
+        job_id="j1",
+        outcome="no-fit",
+        reasons={},
+        candidates=0,
+        predicted_slowdown=None,
+        predicted_upper=None,
+        note=f"{state.value}: {failure}".rstrip(": "),
+    )
+    end = f"{state.value}: {' '.join(failure.split())}".rstrip(": ")
+    assert run("why", "j1").out.splitlines() == [f"job j1 (1 GPU) was never placed; it is {end}"]
+
+
 def test_why_has_no_wide_table(manager, run):
     manager.hold(RUNNING)
     answer = run("why", "j2", "-o", "wide")
@@ -220,7 +237,34 @@ def test_why_tells_the_promise_of_a_job_that_runs(manager, run, candidates, node
     assert f"candidates: {nodes} could have held it" in lines
     assert "predicted slowdown: 1.20x, at most 1.25x" in lines
     assert "observed slowdown: 1.22x" in lines
-    assert "neighbours: j3" in lines
+
+
+@pytest.mark.parametrize(
+    ("ever", "present", "line"),
+    [
+        ([], [], "none"),
+        (["j3"], ["j3"], "j3"),
+        (["j1", "j3", "j4"], ["j3"], "j3; before: j1, j4"),
+        (["j1", "j4"], [], "none; before: j1, j4"),
+        (["j1", "j4"], None, "j1, j4 (at any time)"),
+        ([], None, "none"),
+    ],
+)
+def test_present_neighbours_come_first(manager, run, ever, present, line):
+    ended = {} if present is not None else {"state": JobState.SUCCEEDED, "ended_s": NOW_S, "exit_code": 0}
+    manager.hold(RUNNING.model_copy(update={"neighbours": tuple(ever), **ended}))
+    manager.explanations["j2"] = models.ExplanationView(
+        job_id="j2",
+        outcome="fit",
+        reasons={},
+        candidates=1,
+        predicted_slowdown=1.2,
+        predicted_upper=1.25,
+        neighbours=present or (),
+    )
+    for command in ("why", "status"):
+        said = [each for each in run(command, "j2").out.splitlines() if each.startswith("neighbours:")]
+        assert [each.partition(":")[2].strip() for each in said] == [line]
 
 
 NODE = models.NodeView(

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 import re
 from functools import partial
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
 
 from cli.policies import policy_rows
 from cli.tables import NOTHING
+from cotenant import plugins
+from placement.interference import MODELS
 from placement.policies import DEFAULT_POLICY, ORDERS, PLACEMENTS, Placement
 from placement.policies.backfill import Backfill
 
@@ -79,3 +82,53 @@ def test_one_of_ones_own_needs_no_source(run, monkeypatch):
     told = {cells[0]: cells[1:] for cells in (re.split(r" {2,}", line) for line in lines)}
     assert told["mine"] == ["order", "Mine (and nobody else's).", NOTHING]
     assert told["silent"] == ["placement", NOTHING, NOTHING]
+
+
+@pytest.fixture
+def broken_plugins(monkeypatch):
+    """Installed plug-ins of which none can be used; registries forget them."""
+    entries = [
+        EntryPoint("lost", "no_such_module:X", plugins.ORDERS),
+        EntryPoint("fifo", "placement.policies:Srtf", plugins.ORDERS),
+        EntryPoint("unmade", "placement.policies:Policy", plugins.PLACEMENTS),
+        EntryPoint("lost-model", "no_such_module:X", plugins.INTERFERENCE_MODELS),
+    ]
+    before = [(registry, set(registry)) for registry in (ORDERS, PLACEMENTS, MODELS)]
+    monkeypatch.setattr(plugins, "_loaded", set())
+    monkeypatch.setattr(plugins, "refused", [])
+    monkeypatch.setattr(plugins, "entry_points", lambda group: [e for e in entries if e.group == group])
+    yield
+    for registry, names in before:
+        for name in set(registry) - names:
+            del registry[name]
+
+
+def test_broken_plugins_are_listed_with_the_reason(run, broken_plugins):
+    answer = run("policies")
+    assert (answer.status, answer.err) == (0, "")
+    rows = [re.split(r" {2,}", line) for line in answer.out.splitlines()]
+    broken = {(row[0], row[1]): row[2] for row in rows if row[2].startswith("broken: ")}
+    lost, unmade, taken = (
+        broken[key] for key in (("lost", "order"), ("unmade", "placement"), ("fifo", "order"))
+    )
+    assert "(no_such_module:X) cannot be loaded: ModuleNotFoundError" in lost
+    assert "cannot be made: TypeError" in unmade
+    assert "'fifo' is taken" in taken
+    assert len(rows) == 1 + len(ROWS) + len(broken) == 1 + len(ROWS) + 3
+
+
+@pytest.mark.parametrize("command", ["up", "simulate", "manager", "agent", "policies"])
+def test_broken_plugins_stop_no_help(run, broken_plugins, command):
+    answer = run(command, "--help")
+    assert (answer.status, answer.err) == (0, "")
+    if command != "policies":
+        assert "lost-model (broken)" in answer.out
+
+
+def test_broken_plugins_stop_who_asks_for_them(run, broken_plugins):
+    for words in ("simulate --policy lost", "up --policy lost+spread", "simulate --truth lost-model"):
+        answer = run(*words.split())
+        assert (answer.status, answer.out) == (1, "")
+        assert re.fullmatch(
+            r"cotenant: plug-in 'lost.*' \(no_such_module:X\) cannot be loaded: .*\n", answer.err
+        )

@@ -123,6 +123,8 @@ def test_only_its_owner_may_read_a_log(programs, tmp_path, old_mode):
         ("", ""),
         ("a\nb\n\n", "b"),
         ("cotenant: bad\n", "bad"),
+        ("2026-12-01 12:15:16,970 INFO manager: it says: so\n", "it says: so"),
+        ("2026-12-01 12:15:16,970 WARNING manager.loop: so\n", "so"),
         ("x" * 10_000 + "\nend", "end"),
         ("\xff\n", "\ufffd"),
     ],
@@ -130,6 +132,14 @@ def test_only_its_owner_may_read_a_log(programs, tmp_path, old_mode):
 def test_last_line(tmp_path, text, line):
     (tmp_path / "log").write_bytes(text.encode("latin-1"))
     assert last_line(tmp_path / "log") == line
+
+
+@pytest.mark.parametrize(("script", "word"), [("echo now", "now"), ("exit 3", "exit status 3")])
+def test_what_a_program_said_in_a_former_life_is_not_its_last_word(programs, tmp_path, script, word):
+    (tmp_path / "program.log").write_text("long ago\n")
+    programs.start(shell(tmp_path, script))
+    until(lambda: programs.death_of("program") is not None)
+    assert programs.death_of("program").last_word == word
 
 
 def test_no_log_has_no_last_line(tmp_path):

@@ -12,6 +12,7 @@ import cotenant
 from cotenant import plugins
 from placement import interference, policies
 from placement.model import InvalidSpec, OperationFailed
+from simulator import engine
 
 
 def test_importing_it_imports_the_standard_library_alone():
@@ -42,6 +43,13 @@ def test_simulating_in_one_call():
     assert first.outcomes == again.outcomes
 
 
+def test_compiling_is_told_on_stderr(capsys, monkeypatch):
+    monkeypatch.setattr(engine, "compile_kernels", lambda _placement, tell: tell("compiling"))
+    cotenant.simulate(policy="fifo", cluster="8x8xA100-SXM4-80GB", limit=1)
+    printed = capsys.readouterr()
+    assert (printed.out, printed.err) == ("", "compiling\n")
+
+
 class Largest:
     name = "largest"
     strict = False
@@ -57,8 +65,11 @@ def clean(monkeypatch):
     """Registries that forget what a test adds."""
     monkeypatch.setattr(policies, "ORDERS", dict(policies.ORDERS))
     monkeypatch.setattr(policies, "PLACEMENTS", dict(policies.PLACEMENTS))
-    monkeypatch.setattr(plugins, "MODELS", dict(interference.MODELS))
+    models = dict(interference.MODELS)
+    monkeypatch.setattr(interference, "MODELS", models)
+    monkeypatch.setattr(plugins, "MODELS", models)
     monkeypatch.setattr(plugins, "_loaded", set())
+    monkeypatch.setattr(plugins, "refused", [])
 
 
 def test_a_policy_of_ones_own_decides(clean, tmp_path):
@@ -98,10 +109,50 @@ def test_installed_plugins_are_registered_once(clean, monkeypatch):
     assert plugins.MODELS["own-model"] is interference.NoInterference
 
 
-def test_a_broken_plugin_is_named(clean, monkeypatch):
-    _offer(monkeypatch, EntryPoint("broken", "no_such_module:X", plugins.ORDERS))
-    with pytest.raises(OperationFailed, match=r"'broken' \(no_such_module:X\)"):
-        plugins.load_plugins()
+@pytest.mark.parametrize("group", plugins.GROUPS)
+@pytest.mark.parametrize(
+    "value", ["no_such_module:X", "placement.policies:Nope", "no module at all", "leaving_when_imported:X"]
+)
+def test_a_broken_plugin_fails_who_asks_for_it_and_nobody_else(clean, monkeypatch, tmp_path, group, value):
+    (tmp_path / "leaving_when_imported.py").write_text("raise SystemExit('this is\\na program')")
+    monkeypatch.syspath_prepend(tmp_path)
+    sound = EntryPoint("sound", "placement.policies:Srtf", plugins.ORDERS)
+    _offer(monkeypatch, EntryPoint("bad", value, group), sound)
+    plugins.load_plugins()
+    ask = interference.model_named if group == plugins.INTERFERENCE_MODELS else policies.policy_named
+    reason = rf"plug-in 'bad' \({value}\) cannot be loaded: [A-Za-z]+: .*; mend or uninstall it"
+    with pytest.raises(OperationFailed, match=f"^{reason}$"):
+        ask("bad")
+    assert policies.policy_named("sound").order.name == "srtf"
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "reason"),
+    [
+        (plugins.ORDERS, "fifo", "policy name 'fifo' is taken"),
+        (plugins.PLACEMENTS, "two words+", "policy name 'two words+': must not"),
+        (plugins.INTERFERENCE_MODELS, "none", "interference model name 'none' is taken"),
+    ],
+)
+def test_a_plugin_that_cannot_have_its_name_takes_nobody_elses(clean, monkeypatch, group, name, reason):
+    _offer(monkeypatch, EntryPoint(name, "placement.policies:Srtf", group))
+    plugins.load_plugins()
+    assert policies.ORDERS["fifo"] is policies.Fifo
+    assert interference.MODELS["none"] is interference.NoInterference
+    ((_group, entry, why),) = plugins.refused
+    assert entry.name == name
+    assert why.startswith(f"plug-in {name!r} (placement.policies:Srtf): {reason}")
+
+
+@pytest.mark.parametrize("ask", [policies.policy_named, interference.model_named])
+def test_what_fails_when_it_is_made_is_one_line(clean, ask):
+    def build():
+        raise RuntimeError("no licence")
+
+    cotenant.register_policy("bad", placement=build)
+    cotenant.register_model("bad", build)
+    with pytest.raises(InvalidSpec, match="'bad' cannot be made: RuntimeError: no licence"):
+        ask("bad")
 
 
 def test_the_example_compares_policies(capsys, monkeypatch):

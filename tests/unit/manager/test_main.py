@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -28,19 +28,24 @@ def same_umask() -> Iterator[None]:
 
 
 def test_the_searches_are_compiled_before_a_manager_leads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     done: list[str] = []
+
+    def compile_kernels(_placement: object, tell: Callable[[str], None]) -> None:
+        tell("compiling, which takes long")
+        done.append("compile")
 
     def assemble(_settings: ManagerSettings) -> None:
         done.append("lead")
         raise Assembled
 
-    monkeypatch.setattr(main, "compile_kernels", lambda _placement: done.append("compile"))
+    monkeypatch.setattr(main, "compile_kernels", compile_kernels)
     monkeypatch.setattr(main, "assemble", assemble)
-    with pytest.raises(Assembled):
+    with caplog.at_level("INFO"), pytest.raises(Assembled):
         main.serve(ManagerSettings(data_dir=tmp_path, listen="127.0.0.1:0"))
     assert done == ["compile", "lead"]
+    assert "compiling, which takes long" in caplog.messages
 
 
 @pytest.mark.parametrize("left", [b"", b"99999999999\n", b"\xff" * 40])

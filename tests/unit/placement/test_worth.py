@@ -22,7 +22,7 @@ from placement.options import Options
 from placement.packing_duals import residual_worth
 from placement.partition import MODE_ORDER
 from placement.policies import PLACEMENTS
-from placement.policies.cotenant import OUTLASTING
+from placement.policies.cotenant import OUTLASTING, OWN_LOSS
 from placement.repartition import Repartition
 from placement.search import Search
 from placement.usual import USUAL
@@ -153,7 +153,7 @@ def test_a_share_that_slows_a_job_costs_what_it_holds_for_nothing(case, gpus, op
     search = Search(cluster, PLACEMENTS["cotenant"](), belief, options)
     job = Job("b", Request(gpus=gpus, compute_milli=milli, modes=frozenset({mode})), 0.0, 1)
     known, unknown = (search.score_on(search.demand(job, one), 0) for one in (profile, None))
-    assert known - unknown == 3 * wasted * gpus
+    assert known - unknown == OWN_LOSS * wasted * gpus // 2
 
 
 def test_a_resident_of_a_slice_runs_as_fast_there_as_is_known():

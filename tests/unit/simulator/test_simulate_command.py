@@ -2,14 +2,13 @@
 
 import json
 import re
-import threading
 from pathlib import Path
 
 import pytest
 
 from cli.main import main
-from cli.simulate import _say_compiling as say_compiling
 from placement import policies
+from placement.engine import compile_kernels
 from placement.interference import MODELS
 from simulator import engine
 from simulator.traces import FORMATS
@@ -28,9 +27,9 @@ WALL = ("load_s", "compile_s", "wall_s", "decisions_per_s")
 
 
 @pytest.fixture(autouse=True)
-def nothing_is_slow(monkeypatch):
+def nothing_told_of_compiling(monkeypatch):
     """What goes to stderr does not depend on what the compiler's cache holds."""
-    monkeypatch.setattr(engine, "SLOW_S", 3600.0)
+    monkeypatch.setattr(engine, "compile_kernels", lambda placement, _tell: compile_kernels(placement))
 
 
 @pytest.fixture
@@ -272,19 +271,14 @@ def test_a_narrow_terminal_gets_several_blocks_and_nothing_is_cut(trace, capsys,
     assert all(re.fullmatch(r"[0-9]+\.[0-9]", text) for text in jct)
 
 
-def test_compiling_that_takes_long_is_told(trace, capsys, monkeypatch):
-    told = threading.Event()
-
-    def say(policy: str) -> None:
-        say_compiling(policy)
-        told.set()
-
-    monkeypatch.setattr("cli.simulate._say_compiling", say)
-    monkeypatch.setattr(engine, "SLOW_S", 0.0)
-    monkeypatch.setattr(engine, "compile_kernels", lambda placement: told.wait(30))
-    assert main(["simulate", trace, *CLUSTER, "--policy", "fifo", "-o", "json"]) == 0
+def test_compiling_is_told_before_it_begins(trace, capsys, monkeypatch):
+    monkeypatch.setattr(
+        engine, "compile_kernels", lambda placement, tell: tell(f"compiling {placement.name}")
+    )
+    policies = "fifo+spread,backfill+fgd"
+    assert main(["simulate", trace, *CLUSTER, "--policy", policies, "-o", "json"]) == 0
     printed = capsys.readouterr()
-    assert printed.err == "compiling fifo ... (once per machine)\n"
+    assert printed.err == "compiling spread\ncompiling fgd\n"
     assert json.loads(printed.out)["runs"][0]["compile_s"] > 0
 
 

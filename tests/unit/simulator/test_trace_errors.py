@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from placement.model import BrokenTrace, InvalidInput, UnknownName
-from simulator.traces import ReadOptions, read_trace
+from simulator.traces import FORMATS, ReadOptions, read_trace
 
 OWN = "job_id,submit_s,duration_s,gpus,workers,compute_milli,memory_bytes,max_slowdown,kind\n"
 TOPOLOGY = "job_id,submit_s,duration_s,gpus,compute_milli,devices,together\n"
@@ -115,6 +115,7 @@ def test_a_format_that_is_forced_but_wrong(tmp_path, format_name, what):
     ("text", "options", "what"),
     [
         (OWN + GOOD, {"departures": "true"}, "option 'departures' does not fit a cotenant trace"),
+        (OWN + GOOD, {"known_duration": "true"}, "trace; did you mean 'known_durations'[?] choose among"),
         (OPENB + "p,1,1,1,1000\n", {"departures": "perhaps"}, "must be true or false"),
         (OPENB + "p,1,1,1,1000\n", {"departures": "true"}, "has no columns creation_time"),
         (OPENB_TIMES + "p,1,1,1,1000,9,3,\n", {"departures": "true"}, "deletion_time: '3' lies before"),
@@ -123,6 +124,14 @@ def test_a_format_that_is_forced_but_wrong(tmp_path, format_name, what):
 def test_options_that_do_not_fit(tmp_path, text, options, what):
     with pytest.raises(InvalidInput, match=what):
         read_trace(write(tmp_path, text), ReadOptions(options=options))
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_an_option_that_does_not_fit_is_answered_with_all_that_do(tmp_path, form):
+    with pytest.raises(InvalidInput) as refused:
+        read_trace(write(tmp_path, OWN + GOOD), ReadOptions(options={"colour": "red"}), form.name)
+    fit = str(refused.value).rpartition("choose among ")[2].split(", ")
+    assert fit == [*form.options, "known_durations", "profiles"]
 
 
 @pytest.mark.parametrize(

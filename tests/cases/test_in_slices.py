@@ -1,0 +1,236 @@
+"""Several shares of a worker in one MIG slice, and slices that are smaller than a job could use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+from placement.model import Devices, Isolation, JobKind, Mode, Profile, ProfileDefined, Request
+from placement.partition import need_in_slice
+from tests.cases.desk import GIB, MIG, MPS, TIMESLICE, Desk, began, exited, mig, node, stopped
+
+A100, A30, V100 = ("A100-SXM4-80GB", 80 * GIB), ("A30-24GB", 24 * GIB), ("V100-SXM2-32GB", 32 * GIB)
+
+
+def several(count: int, milli: int | None, modes: frozenset[Mode] = MIG | MPS, **fields) -> Request:
+    """So many shares of one GPU."""
+    return Request(gpus=count, compute_milli=milli, modes=modes, devices=Devices.SAME, **fields)
+
+
+NEEDS = {
+    # request, GPU, one of the shares and the slice
+    "the smallest slice that holds them": (several(4, 70), A100, "mps 71 2g.20gb"),
+    "they divide what is left of it": (several(2, 150), A100, "mps 214 3g.40gb"),
+    "as turns": (several(4, 70, MIG | TIMESLICE), A100, "timeslice 71 2g.20gb"),
+    "as clients where both would do": (several(2, 70, frozenset(Mode)), A100, "mps 71 1g.10gb"),
+    "more clients than a slice may have": (several(7, 10), A100, "mps 40 2g.20gb"),
+    "which does not matter to those who take turns": (
+        several(7, 10, MIG | MPS | TIMESLICE), A100, "timeslice 20 1g.10gb"
+    ),
+    "memory for all of them": (several(2, 50, memory_bytes=9 * GIB), A100, "mps 71 1g.20gb"),
+    "sized by memory alone": (several(2, None, memory_bytes=9 * GIB), A100, "mps 71 1g.20gb"),
+    "another GPU": (several(2, 100), A30, "mps 125 1g.6gb"),
+    "all that a GPU has": (several(2, 500), A100, "mps 500 7g.80gb"),
+    "more memory than any slice has": (several(2, 50, memory_bytes=40 * GIB), A100, None),
+    "neither clients nor turns": (several(2, 70, MIG), A100, None),
+    "no slices": (several(2, 70, MPS | TIMESLICE), A100, None),
+    "a GPU without slices": (several(2, 70), V100, None),
+    "one share": (Request(compute_milli=70, modes=MIG | MPS), A100, None),
+    "on different GPUs": (Request(gpus=2, compute_milli=70, modes=MIG | MPS), A100, None),
+    "slices of a name": (several(2, None, mig_profile="3g.40gb"), A100, None),
+    "isolated by hardware": (several(2, 70, isolation=Isolation.HARDWARE), A100, None),
+    "a size that nobody knows": (several(2, None), A100, None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("request_", "gpu", "expected"), NEEDS.values(), ids=NEEDS)
+def test_the_slice_for_several_shares(request_, gpu, expected):
+    need = need_in_slice(request_, None, *gpu)
+    if need is None:
+        assert expected is None
+        return
+    names = [cut.name for cut in geometry(gpu[0]).profiles]
+    assert f"{need.mode.value} {need.compute_milli} {names[need.mig_profile]}" == expected
+    assert (need.gpu_mode, need.memory_bytes) == (Mode.MIG, request_.memory_bytes)
+
+
+def geometry(model: str):
+    from placement.partition import geometry_of
+
+    found = geometry_of(model)
+    assert found is not None
+    return found
+
+
+@dataclass(frozen=True)
+class Case:
+    """GPUs of nodes a, b, ..., jobs in the order in which they come, and what each ends up with."""
+
+    gpus: str
+    queue: list[tuple[str, Request]]
+    plan: dict[str, str]
+    policy: str = "best-fit"
+    workers: int = 1
+
+
+def text(share: str, count: int) -> str:
+    return " ".join([share] * count)
+
+
+CASES = {
+    "where a GPU is cut already": Case(
+        "1xA100-SXM4-80GB",
+        [("j1", mig("4g.40gb")), ("j2", several(4, 70))],
+        {"j1": "a-0:4g.40gb@0", "j2": text("a-0:mps:71:2g.20gb@4", 4)},
+    ),
+    "a slice each where that is preferred": Case(
+        "1xA100-SXM4-80GB",
+        [("j1", mig("4g.40gb")), ("j2", several(2, 70))],
+        {"j2": "a-0:1g.10gb@6 a-0:1g.10gb@5"},
+    ),
+    "services take the least": Case(
+        "1xA100-SXM4-80GB",
+        [("j1", several(4, 70)), ("j2", several(4, 70)), ("j3", several(4, 70)), ("j4", several(4, 70))],
+        {
+            "j1": text("a-0:mps:71:2g.20gb@4", 4),
+            "j2": text("a-0:mps:71:2g.20gb@2", 4),
+            "j3": text("a-0:mps:71:2g.20gb@0", 4),
+            "j4": "",
+        },
+        "parvagpu",
+    ),
+    "turns": Case(
+        "1xA100-SXM4-80GB",
+        [("j1", mig("4g.40gb")), ("j2", several(4, 70, MIG | TIMESLICE))],
+        {"j2": text("a-0:timeslice:71:2g.20gb@4", 4)},
+    ),
+    "a slice is not shared with strangers": Case(
+        "1xA100-SXM4-80GB",
+        [("j1", mig("4g.40gb")), ("j2", several(4, 40)), ("j3", several(2, 40)), ("j4", several(2, 40))],
+        {"j2": text("a-0:mps:71:2g.20gb@4", 4), "j3": text("a-0:mps:71:1g.10gb@6", 2), "j4": ""},
+    ),
+    "all of a gang": Case(
+        "1xA100-SXM4-80GB 1xA100-SXM4-80GB",
+        [("j", several(6, 70, MIG | MPS, memory_bytes=3 * GIB))],
+        {"j": text("a-0:mps:71:3g.40gb@4", 6) + " " + text("a-0:mps:71:3g.40gb@0", 6)},
+        "parvagpu",
+        2,
+    ),
+    "our own policy": Case(
+        "1xA100-SXM4-80GB",
+        [("j1", mig("4g.40gb")), ("j2", several(4, 70))],
+        {"j2": text("a-0:mps:71:2g.20gb@4", 4)},
+        "cotenant",
+    ),
+}
+
+
+@pytest.fixture(params=["compiled", "one by one", "many at once"])
+def compiled(request, monkeypatch) -> bool:
+    monkeypatch.setattr("placement.engine.FEW_NODES", 0 if request.param == "many at once" else 1000)
+    return request.param == "compiled"
+
+
+def desk_of(case: Case, *, compiled: bool = False) -> Desk:
+    nodes = tuple(node(node_id, gpus) for node_id, gpus in zip("abcdefgh", case.gpus.split(), strict=False))
+    desk = Desk(case.policy, nodes, compiled=compiled)
+    for job_id, request in case.queue:
+        desk.submit(job_id, request, kind=JobKind.INFERENCE, workers=case.workers)
+    return desk
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_where_several_shares_go(case, compiled):
+    desk = desk_of(case, compiled=compiled)
+    assert {job_id: desk.holds(job_id) for job_id in case.plan} == case.plan
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_when_all_have_left_the_cluster_is_as_good_as_new(case):
+    desk, fresh = desk_of(case), desk_of(Case(case.gpus, [], {}, case.policy))
+    desk.leave_all()
+    assert (desk.scheduler.cluster.gpus == fresh.scheduler.cluster.gpus).all()
+    assert (desk.scheduler.cluster.nodes == fresh.scheduler.cluster.nodes).all()
+
+
+def test_a_slice_with_several_shares_is_room_for_another_slice_when_they_leave():
+    desk = Desk("srtf", (node("a", "1xA100-SXM4-80GB"),))
+    desk.submit("long", several(4, 240), duration_s=1000.0)
+    assert desk.holds("long") == text("a-0:mps:240", 4)
+    desk.tell(began("long"), exited("long"))
+    desk.submit("cut", mig("4g.40gb"), duration_s=900.0)
+    desk.submit("inside", several(4, 70), duration_s=1000.0)
+    assert desk.holds("inside") == text("a-0:mps:71:2g.20gb@4", 4)
+    assert desk.submit("short", mig("3g.40gb"), duration_s=1.0) == ["stop inside.0 preempted"]
+    assert desk.tell(stopped("inside")) == ["start short.0 a-0"]
+
+
+BUSY = Profile("busy", sm_milli=70, dram_milli=600)
+PROMISES = {"none": (None, True), "one that holds": (1.5, True), "one that would not": (1.3, False)}
+
+
+@pytest.mark.parametrize(("promise", "placed"), PROMISES.values(), ids=PROMISES)
+def test_those_in_a_slice_slow_each_other_and_nobody_else(promise, placed):
+    """Three others: 3 x (0.46 x 0.07 x 0.07 + 0.35 x 0.6 x 0.6), and a tenth of it on top for the bound."""
+    desk = Desk("best-fit", (node("a", "1xA100-SXM4-80GB"),), belief="additive")
+    desk.tell(ProfileDefined(BUSY))
+    desk.submit("beside", mig("4g.40gb"), profile="busy")
+    desk.submit("four", several(4, 70, max_slowdown=promise), profile="busy")
+    assert desk.holds("four") == (text("a-0:mps:71:2g.20gb@4", 4) if placed else "")
+    assert desk.scheduler.explain("beside").predicted_slowdown == 1.0
+    if placed:
+        foreseen = desk.scheduler.explain("four").predicted_slowdown
+        assert foreseen == pytest.approx(1 + 3 * (0.46 * 0.07 * 0.07 + 0.35 * 0.6 * 0.6))
+
+
+# -- smaller slices ----------------------------------------------------------------------------------------
+
+HALF = Profile("half", sm_milli=500)
+SLICED = Profile("sliced", {A100[0]: 10, f"{A100[0]}/2g.20gb": 4}, sm_milli=500)
+SMALLER = {
+    # profile, request, policy: which slice of a GPU with three slices left
+    "half a GPU's use, and no promise": (HALF, Request(modes=MIG), "cotenant", ""),
+    "twice as slow is fine": (HALF, Request(modes=MIG, max_slowdown=2.0), "cotenant", "2g.20gb"),
+    "or better": (HALF, Request(modes=MIG, max_slowdown=1.5), "cotenant", "3g.40gb"),
+    "or much worse": (HALF, Request(modes=MIG, max_slowdown=9.0), "cotenant", "1g.10gb"),
+    "not by as much": (HALF, Request(modes=MIG, max_slowdown=1.1), "cotenant", ""),
+    "as it was measured": (SLICED, Request(modes=MIG, max_slowdown=2.5), "cotenant", "2g.20gb"),
+    "measured, and too slow": (SLICED, Request(modes=MIG, max_slowdown=2.0), "cotenant", "3g.40gb"),
+    "memory": (
+        HALF, Request(modes=MIG, max_slowdown=9.0, memory_bytes=15 * GIB), "cotenant", "1g.20gb"
+    ),
+    "its compute is stated": (HALF, Request(compute_milli=500, modes=MIG, max_slowdown=2.0), "cotenant", ""),
+    "a policy that does not choose": (HALF, Request(modes=MIG, max_slowdown=2.0), "best-fit", ""),
+    "services": (HALF, Request(modes=MIG, max_slowdown=2.0), "parvagpu", "2g.20gb"),
+    "nothing is known": (None, Request(modes=MIG, max_slowdown=2.0), "cotenant", ""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("profile", "request_", "policy", "cut"), SMALLER.values(), ids=SMALLER)
+def test_a_slice_may_be_as_small_as_the_promise_allows(profile, request_, policy, cut, compiled):
+    desk = Desk(policy, (node("a", "1xA100-SXM4-80GB"),), belief="additive", compiled=compiled)
+    if profile is not None:
+        desk.tell(ProfileDefined(profile))
+    desk.submit("beside", mig("4g.40gb"))
+    name = None if profile is None else profile.name
+    desk.submit("j", request_, profile=name, kind=JobKind.INFERENCE)
+    assert desk.holds("j").partition("@")[0] == (f"a-0:{cut}" if cut else "")
+    upper = desk.scheduler.explain("j").predicted_upper
+    assert not cut or (upper is not None and upper <= (request_.max_slowdown or 0))
+
+
+WITH_ROOM = {
+    "a slice that nearly fits": (300, "1g.10gb", "a-0:2g.20gb@4"),
+    "not one in which it would be much slower": (1000, None, "a-0:exclusive:1000"),
+}
+
+
+@pytest.mark.parametrize(("sm_milli", "beside", "expected"), WITH_ROOM.values(), ids=WITH_ROOM)
+def test_where_there_is_room_the_loss_in_a_slice_decides(sm_milli, beside, expected):
+    desk = Desk("cotenant", (node("a", "1xA100-SXM4-80GB"),), belief="additive")
+    desk.tell(ProfileDefined(Profile("p", sm_milli=sm_milli)))
+    if beside is not None:
+        desk.submit("beside", mig(beside))
+    desk.submit("j", Request(max_slowdown=2.0), profile="p")
+    assert desk.holds("j") == expected
