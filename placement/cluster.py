@@ -28,6 +28,7 @@ from placement.summaries import ONE_EMPTY, one_kind, summarise
 
 _key = attrgetter("key")
 _EXCLUSIVE = Mode.EXCLUSIVE  # an attribute of an enum is slower to read
+_FELT = Mode.MPS, Mode.TIMESLICE
 
 
 class Cluster:
@@ -300,7 +301,7 @@ class Cluster:
                     columns = self.figures.whole(gpus.item(row, slot, k.MODEL))[taken]
                 gpus[row, slot] = columns
             elif taken:
-                self._move_in(row, place, holder, (assignment.worker, share))
+                self._move_in(row, place, holder, (tenant, assignment.worker, share))
             else:
                 self._move_out(row, place, key)
         fewest = self._count_whole(row, -whole if taken else whole) if whole else 0
@@ -316,15 +317,16 @@ class Cluster:
         self.briefs[row] += ONE_EMPTY * change
         return min(empties, empties + change)
 
-    def _move_in(self, row: int, place: tuple[str, int], holder: Holder, what: tuple[int, Share]) -> None:
-        worker, share = what
+    def _move_in(
+        self, row: int, place: tuple[str, int], holder: Holder, what: tuple[int, int, Share]
+    ) -> None:
+        tenant, worker, share = what
         coupling: Coupling | None = None
-        if self._belief is not None and share.gpu_mode in (Mode.MPS, Mode.TIMESLICE):
+        if self._belief is not None and share.gpu_mode in _FELT:
             model = self.kinds[self.gpus.item(row, place[1], k.MODEL)][0]
             coupling = coupling_of(
                 self._belief, model, Resident(holder.profile, share.mode, share.compute_milli)
             )
-        tenant = self.tenant_number(holder.tenant)
         lodging = Lodging((holder.job_id, worker), holder, share, tenant, coupling)
         lodgings = self._lodgings[place[0]][place[1]]
         if lodgings:
@@ -366,7 +368,7 @@ class Cluster:
         shares = assignment.shares
         if not shares:
             return
-        shape = 0 if shares[0].mode is not Mode.EXCLUSIVE else min(len(shares), k.MOST_SHAPES)
+        shape = 0 if shares[0].mode is not _EXCLUSIVE else min(len(shares), k.MOST_SHAPES)
         counts = self._shapes[assignment.node_id]
         counts[shape] = counts.get(shape, 0) + sign
         if counts[shape] == (1 if sign > 0 else 0):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -111,7 +111,7 @@ class Figures:
             if holder.isolating:
                 isolated = 1
             lasting = max(lasting, holder.lifetime)
-        used_milli, used_bytes, *pulls = map(sum, zip(*[each.amounts for each in lodgings], strict=True))
+        used_milli, used_bytes, *pulls = _summed(lodgings)
         milli = WHOLE_GPU_MILLI - used_milli
         memory = UNLIMITED if memory_bytes is None else memory_bytes - used_bytes
         mig = 0
@@ -153,6 +153,13 @@ class Figures:
         if mode == k.MPS:
             plane, more = fragments.MPS_PLANE, self._clients[kind] - clients
         return fragments.usable_share(plane, kind, (max(free[0], 0), free[1], more), self._tables)
+
+
+def _summed(lodgings: Sequence[Lodging]) -> Iterable[int]:
+    """What all of them hold and pull, amount by amount."""
+    if len(lodgings) == 1:
+        return lodgings[0].amounts
+    return map(sum, zip(*[each.amounts for each in lodgings], strict=True))
 
 
 def _placeable(geometry: MigGeometry | None) -> Ints:

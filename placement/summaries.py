@@ -60,16 +60,23 @@ def may_hold(brief: int, ask: Row) -> bool:
 def may_hold_each(briefs: Ints, ask: Row) -> Any:
     """The same for many nodes at once, bool [nodes]."""
     offered, profiles = int(ask[k.OFFERED]), _squeezed(int(ask[k.PROFILES]), _PROFILE_BITS)
-    could = np.zeros(len(briefs), np.bool_)
+    ways = []  # compared where it stands: only what is above it is masked
     if offered & k.IN_MPS:
-        could |= briefs >> _MPS_AT >= ask[k.LEAST_MPS]
+        ways.append(briefs >= int(ask[k.LEAST_MPS]) << _MPS_AT)
     if offered & k.IN_TIMESLICE:
-        could |= briefs >> _TIMESLICE_AT & _MILLI >= ask[k.LEAST_TIMESLICE]
+        ways.append(briefs & _MILLI << _TIMESLICE_AT >= int(ask[k.LEAST_TIMESLICE]) << _TIMESLICE_AT)
     if offered & k.IN_MIG:
-        could |= briefs & profiles << _PROFILES_AT != 0
+        ways.append(briefs & profiles << _PROFILES_AT != 0)
     if offered & k.IN_EXCLUSIVE:
-        could |= briefs >> _EMPTIES_AT & _EMPTIES >= ask[k.GPUS]
-    return could & (briefs & _squeezed(int(ask[k.SERVED_BY]), _MODEL_BITS) != 0)
+        ways.append(briefs & _EMPTIES << _EMPTIES_AT >= int(ask[k.GPUS]) << _EMPTIES_AT)
+    could = briefs & _squeezed(int(ask[k.SERVED_BY]), _MODEL_BITS) != 0
+    if not ways:
+        return np.zeros(len(briefs), np.bool_)
+    some = ways[0]
+    for way in ways[1:]:
+        some |= way
+    could &= some
+    return could
 
 
 def _summarise(gpus: Any, node: Any, placeable: Any) -> int:

@@ -55,6 +55,6 @@ class Cotenant(Placement):
         job that runs for :data:`HORIZON_S` can bear, as long as a move has to pay off (docs/decisions/0009).
         """
         held = larger(1000 - at.gpu_left - at.taken, 0) // larger(at.residents, 1)
-        slowed = (at.suffered * at.taken + at.inflicted * held) // 1000
+        slowed = (at.suffered * at.taken + at.inflicted * held) // (1000 * HARM_PART)
         own, changing = OWN_LOSS * at.wasted // 2, 3 * larger(at.price - MOMENT_MS, 0) // HORIZON_S
-        return at.forgone + own + slowed // HARM_PART + changing + OUTLASTING * at.outlasts
+        return at.forgone + slowed + (own + OUTLASTING * at.outlasts + changing)  # often these are 0

@@ -1,12 +1,13 @@
 """Which GPUs of many nodes have room for a request, and in which mode: a flat list, by numpy alone.
 
 On a busy cluster most GPUs have room in no mode, and one that is shared already in its own mode only.  So
-pairs of a GPU and a mode are listed first and all that follows is worked out for these.
+pairs of a GPU and a mode are listed first and all that follows is worked out for these.  A look has few of
+them: it costs as much as there are calls of numpy, whatever the length of the arrays.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,13 @@ import numpy.typing as npt
 
 from placement import columns as k
 from placement.columns import Ints
+from placement.vectorised.numbers import EIGHT, EMPTY, ONE, SEVEN
+from placement.vectorised.terms import TermsAt, terms_of
 
 Bools = npt.NDArray[np.bool_]
+
+AT_ONCE = 256
+"""All GPUs of up to so many nodes are read at once; of more, those alone that are open to the request."""
 
 
 @dataclass(slots=True)
@@ -35,11 +41,22 @@ class Scene:
     tables: tuple[Any, ...]
     scores: tuple[Any, Any]
     counts: bool = True
+    _every: Ints | None = None
 
     def every_gpu(self) -> Ints:
         """All GPUs of these nodes, int64 [nodes, slots, columns]."""
-        gpu: Ints = self.gpus[self.rows]
-        return gpu
+        if self._every is None:
+            self._every = self.gpus.take(self.rows, 0)
+        return self._every
+
+    @property
+    def at_once(self) -> bool:
+        """Whether all GPUs of these nodes are read at once."""
+        return len(self.rows) <= AT_ONCE
+
+    def column(self, column: int) -> Ints:
+        """A column of all GPUs of these nodes, int64 [nodes, slots]."""
+        return self.every_gpu()[:, :, column] if self.at_once else self.gpus[:, :, column][self.rows]
 
     @property
     def ranks(self) -> list[int]:
@@ -52,36 +69,54 @@ class Fits:
     """Pairs of a GPU and a mode with room for one share, promises aside, by node, slot and rank.
 
     Attributes:
-        node: where the node stands in the scene; slot, rank: int64 [pairs].
-        gpu, term: the columns of the GPU and of the terms, int64 [columns, pairs].
+        place: where the GPU stands among all slots of the scene's nodes; node: where its node stands.
+        rank: int64 [pairs], or a number if only one rank would do.
+        gpu, term: the columns of the GPU, int64 [columns, pairs], and of the terms.
         cut: the occupancy of a GPU with the slices, None if none are asked for.
         left: compute left on the GPU; room: how many such shares fit, None if that does not matter.
         alike: for how many GPUs of the node in a row this one stands, None if each for itself.
+        empty: which GPUs are empty; opens: whether any is.
     """
 
+    place: Ints
     node: Ints
-    slot: Ints
-    rank: Ints
+    rank: Ints | int
     gpu: Ints
-    term: Ints
+    term: TermsAt
     cut: Ints | None
     left: Ints
     room: Ints | None
     alike: Ints | None
+    empty: Bools = field(init=False)
+    opens: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.empty = self.gpu[k.MODE] == EMPTY
+        self.opens = bool(np.count_nonzero(self.empty))
 
     def some(self, which: Ints) -> Fits:
         """Some of the pairs, by index."""
-        where = self.node.take(which), self.slot.take(which), self.rank.take(which)
-        columns = self.gpu.take(which, 1), self.term.take(which, 1)
+        rank, gpu = taken(self.rank, which), self.gpu.take(which, 1)
         cut = None if self.cut is None else self.cut.take(which)
         room = None if self.room is None else self.room.take(which)
         alike = None if self.alike is None else self.alike.take(which)
-        return Fits(*where, *columns, cut, self.left.take(which), room, alike)
+        term = TermsAt(self.term.of, rank, gpu[k.MODEL])
+        where = self.place.take(which), self.node.take(which), rank
+        return Fits(*where, gpu, term, cut, self.left.take(which), room, alike)
+
+    def of_rank(self, rank: int) -> Fits:
+        """The pairs of one rank."""
+        return self if isinstance(self.rank, int) else self.some((self.rank == rank).nonzero()[0])
 
 
-def slices_among(offered: int, rank: Ints) -> Any:
+def taken(rank: Ints | int, which: Ints) -> Ints | int:
+    """The ranks of some pairs."""
+    return rank if isinstance(rank, int) else rank.take(which)
+
+
+def slices_among(offered: int, rank: Ints | int) -> Any:
     """Which of these ranks are slices, as an index; ``offered`` are the ranks that may be among them."""
-    if not offered & ~CUT:
+    if not offered & ~CUT or isinstance(rank, int):
         return slice(None)
     return _IS_SLICE.take(rank).nonzero()[0]
 
@@ -110,6 +145,8 @@ def _open_modes() -> npt.NDArray[np.uint64]:
 
 
 _OPEN = _open_modes()
+_ALONE = {1 << rank: rank for rank in range(k.RANKS)}
+"""The rank by the mask of it alone."""
 
 _IS_SLICE = np.array(k.MODE_RANK) == k.MIG_RANK
 
@@ -119,39 +156,57 @@ SHARED, CUT, WHOLE = k.IN_MPS | k.IN_TIMESLICE, k.IN_MIG, k.IN_EXCLUSIVE
 
 def fits_of(scene: Scene, *, first_alone: bool) -> Fits:
     """Where a share fits; of empty GPUs of a kind in a row the first only if that ``first_alone`` matters."""
-    rows, gpus, slots = scene.rows, scene.gpus, scene.gpus.shape[1]
-    modes = gpus[:, :, k.MODE][rows]
-    is_open = _OPEN[scene.ask[k.OFFERED]].take(modes)
-    runs = _lead_alone(scene, modes, is_open) if first_alone else None
-    found = is_open.view(np.bool_).reshape(-1).nonzero()[0]
-    places, rank = found >> _RANK_BITS, found & (1 << _RANK_BITS) - 1
-    node, slot = np.divmod(places, slots)
-    gpu = gpus.reshape(-1, k.GPU_COLUMNS).take(rows.take(node) * slots + slot, 0)
-    kinds, terms = scene.tables[0].shape[1], scene.tables[0].reshape(-1, k.TERM_COLUMNS)
-    term = terms.take(rank * kinds + gpu[:, k.MODEL], 0)
-    some, cut = _with_room(scene, rank, gpu.T, term.T)
-    node, slot, rank = node.take(some), slot.take(some), rank.take(some)
-    gpu, term = gpu.take(some, 0).T, term.take(some, 0).T
-    cut = None if cut is None else cut.take(some)
-    alike = None if runs is None else runs.take(places.take(some))
-    left = _left(scene, rank, gpu, term)
+    slots, offered = scene.gpus.shape[1], scene.ask[k.OFFERED]
+    place, rank, gpus, runs = _open_pairs(scene, first_alone=first_alone)
+    term = TermsAt(terms_of(scene.tables[0]), rank, gpus[:, k.MODEL])
+    fits, cut = _with_room(scene, rank, gpus.T, term)
+    if fits is not None:
+        some = fits.nonzero()[0]
+        place, rank, gpus = place.take(some), taken(rank, some), gpus.take(some, 0)
+        cut = None if cut is None else cut.take(some)
+        term = TermsAt(term.of, rank, gpus[:, k.MODEL])
+    alike = None if runs is None else runs.take(place)
+    gpu = gpus.T
+    left = _left(offered, rank, gpu, term)
     room = _room(scene, rank, gpu, term) if scene.counts else None
-    return Fits(node, slot, rank, gpu, term, cut, left, room, alike)
+    return Fits(place, place // slots, rank, gpu, term, cut, left, room, alike)
+
+
+def _open_pairs(scene: Scene, *, first_alone: bool) -> tuple[Ints, Ints | int, Ints, Ints | None]:
+    """GPUs whose mode is open to the request: place and rank, columns [pairs, columns], and runs if alike."""
+    modes, offered = scene.column(k.MODE), scene.ask[k.OFFERED]
+    is_open = _OPEN[offered].take(modes)
+    if not offered & ~SHARED:  # most that are shared already are too full
+        is_open *= scene.column(k.FREE_MILLI) >= terms_of(scene.tables[0]).least
+    runs = _lead_alone(scene, modes, is_open) if first_alone else None
+    rank: Ints | int | None = _ALONE.get(offered)
+    if rank is not None:
+        place = is_open.reshape(-1).nonzero()[0]
+    else:
+        found = is_open.view(np.bool_).reshape(-1).nonzero()[0]
+        place, rank = found >> _RANK_BITS, found & (1 << _RANK_BITS) - 1
+    where, source = place, scene.gpus
+    if scene.at_once:
+        source = scene.every_gpu()
+    else:
+        slots = scene.gpus.shape[1]
+        where = scene.rows.take(place // slots) * slots + place % slots
+    return place, rank, source.reshape(-1, k.GPU_COLUMNS).take(where, 0), runs
 
 
 def _lead_alone(scene: Scene, modes: Ints, is_open: Any) -> Ints | None:
     """Keep the first of empty GPUs in a row open, in place; for how many each stands, None if for itself."""
-    empty = modes == k.EMPTY
+    empty = modes == EMPTY
     behind = empty[:, 1:] & empty[:, :-1]
-    if not behind.any():
+    if not np.count_nonzero(behind):
         return None
-    kinds = scene.gpus[:, :, k.MODEL][scene.rows]
+    kinds = scene.column(k.MODEL)
     behind &= kinds[:, 1:] == kinds[:, :-1]
     is_open[:, 1:][behind] = 0
-    leads = np.ones(modes.shape, np.bool_)
-    np.logical_not(behind, out=leads[:, 1:])
     if not scene.counts:
         return None
+    leads = np.ones(modes.shape, np.bool_)
+    np.logical_not(behind, out=leads[:, 1:])
     first = leads.reshape(-1).nonzero()[0]
     runs = np.zeros(leads.size, np.int64)
     runs[first[:-1]] = first[1:] - first[:-1]
@@ -159,60 +214,69 @@ def _lead_alone(scene: Scene, modes: Ints, is_open: Any) -> Ints | None:
     return runs
 
 
-def _with_room(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> tuple[Ints, Ints | None]:
-    """Which pairs have room, and the occupancy with the slices of all, None if none are asked for."""
-    offered, cut = scene.ask[k.OFFERED], None
-    fits: Bools = term[k.MILLI] > 0
+def _with_room(scene: Scene, rank: Ints | int, gpu: Ints, term: TermsAt) -> tuple[Bools | None, Ints | None]:
+    """Which pairs have room, None if all, and the occupancy with the slices, None if none are asked for."""
+    offered, served, cut = scene.ask[k.OFFERED], term.of.served, None
+    fits: Bools | None = None
     if offered & SHARED:
-        with_share = _with_room_beside(gpu, scene.ask, term)
+        fits = _with_room_beside(gpu, scene.ask, term)
         if offered & WHOLE:
-            with_share |= rank == k.EXCLUSIVE_RANK
-        fits &= with_share
+            fits |= rank == k.EXCLUSIVE_RANK
     if offered & CUT:
         mig = slices_among(offered, rank)
-        cut = np.zeros(len(rank), np.int64)
-        cut[mig] = scene.tables[2][gpu[k.MODEL, mig], gpu[k.MIG_STATE, mig], term[k.PROFILE, mig]]
-        placeable = cut[mig] >= 0
-        placeable &= term[k.MILLI, mig] > 0
-        fits[mig] = placeable
-    return fits.nonzero()[0], cut
+        where = gpu[k.MODEL, mig], gpu[k.MIG_STATE, mig], term.some(k.PROFILE, mig)
+        after = scene.tables[2][where]
+        if not offered & ~CUT:
+            fits, cut = after >= 0, after.astype(np.int64)
+        else:
+            fits = np.ones(len(gpu[0]), np.bool_) if fits is None else fits
+            cut = np.zeros(len(fits), np.int64)
+            fits[mig], cut[mig] = after >= 0, after
+    if served is not None:
+        would_do: Bools = served.take(term.at)
+        fits = would_do if fits is None else fits & would_do
+    return fits, cut
 
 
-def _with_room_beside(gpu: Ints, ask: list[int], term: Ints) -> Bools:
+def _with_room_beside(gpu: Ints, ask: list[int], term: TermsAt) -> Bools:
     """Where a share has room, if it were of a mode that is shared."""
-    room: Bools = gpu[k.FREE_MILLI] >= term[k.MILLI]
-    room &= gpu[k.FREE_MEMORY] >= term[k.MEMORY]
-    room &= gpu[k.CLIENTS] < term[k.CLIENT_LIMIT]
-    tenant = gpu[k.TENANT]
-    at_home = tenant == k.NOBODY
-    at_home |= tenant == ask[k.ASKER]
-    if not ask[k.ISOLATING]:
-        at_home |= gpu[k.ISOLATED] == 0
+    room: Bools = gpu[k.FREE_MEMORY] >= term[k.MEMORY]
+    if ask[k.OFFERED] & ~SHARED or term.number(k.MILLI) is None:  # else there is enough for the least
+        room &= gpu[k.FREE_MILLI] >= term[k.MILLI]
+    if term.number(k.CLIENT_LIMIT) != k.MANY:
+        room &= gpu[k.CLIENTS] < term[k.CLIENT_LIMIT]
+    # A GPU of nobody is kept from nobody.
+    at_home = gpu[k.TENANT] == k.NOBODY if ask[k.ISOLATING] else gpu[k.ISOLATED] == 0
+    if ask[k.ASKER] != k.STRANGER:
+        at_home |= gpu[k.TENANT] == ask[k.ASKER]
     room &= at_home
     return room
 
 
-def _left(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> Ints:
+def _left(offered: int, rank: Ints | int, gpu: Ints, term: TermsAt) -> Ints:
     """Compute left on each GPU after a share."""
-    offered = scene.ask[k.OFFERED]
     if not offered & SHARED:
-        left: Ints = np.zeros(len(rank), np.int64)
+        left: Ints = np.zeros(gpu.shape[1], np.int64)
     else:
         left = gpu[k.FREE_MILLI] - term[k.MILLI]
         if offered & WHOLE:
             left[rank == k.EXCLUSIVE_RANK] = 0
     if offered & CUT:
         mig = slices_among(offered, rank)
-        slices = term[k.SLICES, mig]
-        left[mig] = (slices - (gpu[k.MIG_STATE, mig] >> 8 & 7) - term[k.CUT, mig]) * 1000 // slices
+        used = gpu[k.MIG_STATE, mig] >> EIGHT & SEVEN
+        if term.of.left_by_used is not None:
+            left[mig] = term.of.left_by_used.take(used)
+        else:
+            slices = term.some(k.SLICES, mig)
+            left[mig] = (slices - used - term.some(k.CUT, mig)) * 1000 // slices
     return left
 
 
-def _room(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> Ints:
+def _room(scene: Scene, rank: Ints | int, gpu: Ints, term: TermsAt) -> Ints:
     """How many such shares fit on each GPU."""
     offered = scene.ask[k.OFFERED]
     if not offered & SHARED:
-        room: Ints = np.ones(len(rank), np.int64)
+        room: Ints = np.ones(gpu.shape[1], np.int64)
     else:
         memory = term[k.MEMORY]
         room = gpu[k.FREE_MILLI] // term[k.MILLI]
@@ -222,7 +286,7 @@ def _room(scene: Scene, rank: Ints, gpu: Ints, term: Ints) -> Ints:
             room[rank == k.EXCLUSIVE_RANK] = 1
     if offered & CUT:
         mig = slices_among(offered, rank)
-        room[mig] = scene.tables[3][gpu[k.MODEL, mig], gpu[k.MIG_STATE, mig], term[k.PROFILE, mig]]
+        room[mig] = scene.tables[3][gpu[k.MODEL, mig], gpu[k.MIG_STATE, mig], term.some(k.PROFILE, mig)]
     return room
 
 
@@ -240,7 +304,7 @@ def welcome(scene: Scene, fits: Fits) -> Fits:
 
 def has_room_beside(node: Ints, ask: list[int]) -> Bools:
     """Which nodes are up and have CPU and RAM for one worker."""
-    could: Bools = node[:, k.UP] == 1
+    could: Bools = node[:, k.UP] == ONE
     if ask[k.CPU] > 0:
         could &= node[:, k.CPU_FREE] >= ask[k.CPU]
     if ask[k.RAM] > 0:

@@ -15,13 +15,16 @@ from placement import columns as k
 from placement.columns import Ints
 from placement.policies.offer import Scores
 from placement.vectorised.fits import SHARED, Scene
-from placement.vectorised.nodes import Found, State, offers_of, which_could
+from placement.vectorised.nodes import State, offers_of, which_could
 
 FIRST_BLOCK = 2048
 """So many nodes are sifted at first; each next block is twice as large."""
 
-MORE = 16
-"""GPUs to share are looked at on so many nodes more than are wanted: some that pass have no room."""
+MORE = 12
+"""GPUs to share are looked at on so many nodes more than are wanted, as some that pass have no room; each
+next time on twice as many."""
+
+_NO_ROWS: Ints = np.zeros(0, np.int64)
 
 Place = tuple[int, int, Ints]
 """Where a look begins, how many nodes it has seen, and the only rows that will do, empty for all."""
@@ -42,12 +45,15 @@ def looks(several: Sequence[tuple[Place, Any]], query: Query, scores: Scores) ->
         rows = [one.next_rows(state, entries) for one in going]
         together = rows[0] if len(rows) == 1 else np.concatenate(rows)
         nodes = state[1].take(together, 0)
-        offered = offers_of(Scene(together, state[0], nodes, entries, tables, scores, counts=False))
-        begin = 0
+        which, values, choices, _workers = offers_of(
+            Scene(together, state[0], nodes, entries, tables, scores, counts=False)
+        )
+        begin = first = 0
         for one, some in zip(going, rows, strict=True):
-            end = begin + len(some)
-            one.enter(some, (offered[0][begin:end], offered[1][begin:end], offered[2][begin:end]))
-            begin = end
+            last = len(which) if one is going[-1] else int(which.searchsorted(begin + len(some)))
+            here = slice(first, last)
+            one.enter(some, which[here] - begin if begin else which[here], (values[here], choices[here]))
+            begin, first = begin + len(some), last
     return [(one.count, one.done) for one in every]
 
 
@@ -65,8 +71,8 @@ class _Look:
         self._size = len(self._within) or nodes
         self._wanted = len(found[0])
         self._sifted = self.done
-        self._block = FIRST_BLOCK
-        self._passed: Ints = np.zeros(0, np.int64)  # of those sifted but not seen: how many are before each
+        self._block, self._more = FIRST_BLOCK, MORE
+        self._passed: Ints = _NO_ROWS  # where those stand that are sifted but not seen
         self._taken = 0
 
     @property
@@ -76,43 +82,50 @@ class _Look:
 
     def next_rows(self, state: State, ask: list[int]) -> Ints:
         """The next rows whose GPUs are to be looked at."""
-        enough = self._wanted - self.count + (MORE if ask[k.OFFERED] & SHARED else 0)
+        enough = self._wanted - self.count + (self._more if ask[k.OFFERED] & SHARED else 0)
+        self._more *= 2
         while self._sifted < self._size and len(self._passed) < enough:
-            passed = self._sift(state, ask)
+            passed = self._sift(state, ask, enough)
             self._passed = np.concatenate((self._passed, passed)) if len(self._passed) else passed
         self._taken = enough
         return self._rows(self._passed[:enough])
 
-    def _rows(self, before: Ints) -> Ints:
-        """The rows that so many nodes come before."""
-        at = (before + self._begin) % self._size
+    def _rows(self, at: Ints) -> Ints:
+        """The rows that stand there."""
         return self._within.take(at) if len(self._within) else at
 
-    def _sift(self, state: State, ask: list[int]) -> Ints:
-        """Which of the next nodes may have room: how many are before each."""
-        begin, count = self._sifted, min(self._block, self._size - self._sifted)
-        if len(self._within):
-            rows = self._rows(np.arange(begin, begin + count))
-            briefs = state[2].take(rows)
-        else:  # all at once up to the last row: a view costs nothing
-            start = (self._begin + begin) % self._size
-            count = min(count, self._size - start)
-            rows, briefs = np.arange(start, start + count), state[2][start : start + count]
-        self._sifted += count
+    def _sift(self, state: State, ask: list[int], enough: int) -> Ints:
+        """Where those of the next nodes stand that may have room, about enough of them."""
+        start, count = (self._begin + self._sifted) % self._size, min(self._block, self._size - self._sifted)
+        most = enough + MORE
         self._block *= 2
-        return which_could(rows, briefs, state[1], ask) + begin
+        if not len(self._within):  # all at once up to the last row: a view costs nothing
+            end = min(start + count, self._size)
+            could, seen = which_could(state[2][start:end], (start, state[1]), ask, most)
+            self._sifted += seen
+            return could + start
+        rows, beyond = self._within[start : start + count], start + count - self._size
+        if beyond > 0:
+            rows = np.concatenate((rows, self._within[:beyond]))
+        could, seen = which_could(state[2].take(rows), (rows, state[1]), ask, most)
+        self._sifted += seen
+        could += start
+        return could % self._size if beyond > 0 else could
 
-    def enter(self, rows: Ints, offered: Found) -> None:
-        """Enter those of the next rows that have room."""
-        scores, _workers, choices = offered
-        fits = (scores != k.BAD).nonzero()[0][: self._wanted - self.count]
-        here = slice(self.count, self.count + len(fits))
-        self._found[0][here], self._found[1][here] = rows.take(fits), scores.take(fits)
-        self._found[2][here] = choices.take(fits)
-        self.count += len(fits)
+    def enter(self, rows: Ints, which: Ints, offered: tuple[Ints, Ints]) -> None:
+        """Enter those of the next rows that have room, with their scores and choices."""
+        count = min(len(which), self._wanted - self.count)
+        here = slice(self.count, self.count + count)
+        self._found[0][here] = rows.take(which[:count])
+        self._found[1][here], self._found[2][here] = offered[0][:count], offered[1][:count]
+        self.count += count
         if self.count == self._wanted:
-            self.done = int(self._passed[fits[-1]]) + 1
+            self.done = self._seen_with(which.item(count - 1))
             return
         rest = self._passed[self._taken :]
-        self.done = int(self._passed[self._taken - 1]) + 1 if len(rest) else self._sifted
+        self.done = self._seen_with(self._taken - 1) if len(rest) else self._sifted
         self._passed = rest
+
+    def _seen_with(self, index: int) -> int:
+        """How many have been seen once one of those that passed has been."""
+        return (self._passed.item(index) - self._begin) % self._size + 1

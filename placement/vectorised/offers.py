@@ -14,13 +14,10 @@ import numpy as np
 from placement import columns as k
 from placement.columns import Ints
 from placement.vectorised.fits import Fits, Scene
-from placement.vectorised.measures import (
-    forgone,
-    forgone_bare,
-    forgone_whole,
-    stranding,
-    stranding_of_whole,
-)
+from placement.vectorised.measures import stranding, stranding_of_whole
+from placement.vectorised.numbers import THOUSAND
+from placement.vectorised.terms import TermsAt
+from placement.vectorised.worth import forgone, forgone_bare, forgone_whole
 
 Figure = Ints | int
 
@@ -28,9 +25,10 @@ Figure = Ints | int
 class Places:
     """Has the attributes of an offer; each is worked out once."""
 
-    def __init__(self, figures: dict[str, Callable[[Any], Figure]], source: Any) -> None:
+    def __init__(self, figures: dict[str, Callable[[Any], Figure]], source: Any, **known: Figure) -> None:
         self._figures = figures
         self._source = source
+        self.__dict__.update(known)
 
     def __getattr__(self, name: str) -> Figure:
         figure = self._figures.get(name)
@@ -53,14 +51,12 @@ class Shares:
         self.fits = fits
         self.gpu = fits.gpu
         self.term = fits.term
-        self.empty = (fits.gpu[k.MODE] == k.EMPTY).view(np.int8)
         self.taken = fits.gpu[k.FREE_MILLI] - fits.left
-
-        self._felt: Ints | None = None
+        self._felt: tuple[Figure, Figure] | None = None
 
     @property
-    def felt(self) -> Ints:
-        """What the newcomer suffers and inflicts, int64 [2, places]."""
+    def felt(self) -> tuple[Figure, Figure]:
+        """What the newcomer suffers and inflicts."""
         if self._felt is None:
             self._felt = _felt(self.gpu, self.term)
         return self._felt
@@ -71,12 +67,20 @@ class Shares:
         return figures
 
 
-def _felt(gpu: Ints, term: Ints) -> Ints:
-    parts = np.empty((2, 2, gpu.shape[1]), np.int64)
-    np.multiply(gpu[k.PRESSURE : k.PRESSURE_2 + 1], term[k.SENSES : k.SENSES_2 + 1], out=parts[0])
-    np.multiply(gpu[k.SENSITIVITY : k.SENSITIVITY_2 + 1], term[k.PRESSES : k.PRESSES_2 + 1], out=parts[1])
-    felt: Ints = (parts[:, 0] + parts[:, 1]) // 1000
-    return felt
+def _felt(gpu: Ints, term: TermsAt) -> tuple[Figure, Figure]:
+    if not term.of.feels:
+        return 0, 0
+    felt = gpu[k.PRESSURE : k.SENSITIVITY_2 + 1] * term.pulls
+    suffered, inflicted = (felt[::2] + felt[1::2]) // THOUSAND
+    return suffered, inflicted
+
+
+def _price(of: Shares) -> Figure:
+    return of.term[k.PRICE] * of.fits.empty.view(np.int8) if of.fits.opens else 0
+
+
+def _wasted(of: Shares) -> Figure:
+    return 0 if of.term.number(k.ALONE) == 0 else of.term[k.ALONE] * of.taken // THOUSAND
 
 
 def _outlasts(of: Shares) -> Figure:
@@ -87,33 +91,39 @@ def _outlasts(of: Shares) -> Figure:
 
 
 _MODE_RANK = np.array(k.MODE_RANK)
+
+
+def _mode(of: Shares) -> Figure:
+    rank = of.fits.rank
+    return k.MODE_RANK[rank] if isinstance(rank, int) else _MODE_RANK.take(rank)
+
+
 _OF_SHARES: dict[str, Callable[[Shares], Figure]] = {
-    "mode": lambda of: _MODE_RANK.take(of.fits.rank),
-    "taken": lambda of: of.taken,
-    "gpu_left": lambda of: of.fits.left,
+    "mode": _mode,
     "node_left": lambda of: of.node(k.FREE_SUM) - of.taken,
     "cpu": lambda of: of.ask[k.CPU],
     "cpu_left": lambda of: of.node(k.CPU_FREE) - of.ask[k.CPU],
     "ram_left": lambda of: of.node(k.RAM_FREE) - of.ask[k.RAM],
     "gpus": lambda of: of.node(k.SIZE),
     "empties": lambda of: of.node(k.EMPTIES),
-    "opened": lambda of: of.empty.astype(np.int64),
+    "opened": lambda of: of.fits.empty.astype(np.int64) if of.fits.opens else 0,
     "residents": lambda of: of.gpu[k.CLIENTS],
-    "shape": lambda of: np.where(of.fits.rank == k.EXCLUSIVE_RANK, 2, 1),
+    "shape": lambda of: np.where(np.equal(of.fits.rank, k.EXCLUSIVE_RANK), 2, 1),
     "shapes": lambda of: of.node(k.SHAPES),
     "stranded": lambda of: stranding(of.scene, of.fits),
     "forgone": lambda of: forgone(of.scene, of.fits, of.taken),
     "suffered": lambda of: of.felt[0],
     "inflicted": lambda of: of.felt[1],
-    "price": lambda of: of.term[k.PRICE] * of.empty,
+    "price": _price,
     "outlasts": _outlasts,
-    "wasted": lambda of: of.term[k.ALONE] * of.taken // 1000,
+    "wasted": _wasted,
 }
 
 
 def offers_of_shares(scene: Scene, fits: Fits) -> Places:
     """One share on each GPU that has room."""
-    return Places(_OF_SHARES, Shares(scene, fits))
+    shares = Shares(scene, fits)
+    return Places(_OF_SHARES, shares, taken=shares.taken, gpu_left=fits.left)
 
 
 # -- several GPUs of a node --------------------------------------------------------------------------------
@@ -144,10 +154,10 @@ class _Sets:
         return figures
 
     @property
-    def rank(self) -> Ints:
+    def rank(self) -> Figure:
         """The mode, which is the same for all."""
-        ranks: Ints = self._shares.mode[self._chosen[:, 0]]  # type: ignore[index]
-        return ranks
+        mode = self._shares.mode
+        return mode if isinstance(mode, int) else mode[self._chosen[:, 0]]
 
 
 def _total(name: str) -> Callable[[_Sets], Figure]:

@@ -14,7 +14,7 @@ from placement.columns import Ints
 from placement.engine import Engine, Way
 from placement.jit import numba
 from placement.policies import Placement
-from placement.vectorised import look
+from placement.vectorised import fits, look
 from tests.property.test_search import COMPILED, POLICIES, PROFILES, Desk, Dice, lenient, seeds
 
 
@@ -73,6 +73,9 @@ class Scenes:
         return found, done
 
 
+MASK = (1 << k.CHOICE_BITS) - 1
+
+
 def empty(most: int) -> tuple[Ints, Ints, Any]:
     return np.zeros(most, np.int64), np.zeros(most, np.int64), np.zeros(most, np.int32)
 
@@ -91,10 +94,13 @@ def test_many_nodes_at_once_offer_what_each_does(policy, seed):
         rows, (_rows, scores, infos) = np.arange(scenes.count), empty(scenes.count)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("placement.engine.FEW_NODES", 0)
+            patch.setattr(fits, "AT_ONCE", scenes.dice.of(0, 256))
             tables = scenes.tables(ask, refused)
             workers = scenes.engine.rescore(rows, scenes.state, ask.entries, tables, (scores, infos))
         expected = [scenes.one(row, ask, refused) for row in range(scenes.count)]
-        seen = [*zip(scores.tolist(), (infos >> 8).tolist(), (infos & 255).tolist(), strict=True)]
+        seen = [
+            *zip(scores.tolist(), (infos >> k.CHOICE_BITS).tolist(), (infos & MASK).tolist(), strict=True)
+        ]
         assert seen == expected, f"seed {seed}, {ask.request}"
         assert workers == sum(one[1] for one in expected)
 
@@ -107,6 +113,7 @@ def test_a_bounded_look_finds_the_first_that_can_hold_a_request(policy, seed):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(look, "FIRST_BLOCK", scenes.dice.of(1, 2, 256))
         patch.setattr(look, "MORE", scenes.dice.of(0, 1, 8))
+        patch.setattr(fits, "AT_ONCE", scenes.dice.of(0, 2, 256))
         for _ in range(20):
             (ask, refused), (ways, done) = scenes.ask(), scenes.ways()
             found = empty(ways[0].most + ways[1].most)
