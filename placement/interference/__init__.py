@@ -18,7 +18,12 @@ from placement.interference.base import (
     coupling_of,
 )
 from placement.interference.none import NoInterference
-from placement.interference.sharing import lies_in_slice, measured_alone, predictions_of
+from placement.interference.sharing import (
+    lies_in_slice,
+    measured_alone,
+    predictions_in_slice,
+    predictions_of,
+)
 from placement.model import CotenantError, InvalidSpec, UnknownName
 
 MODELS: dict[str, Callable[[], InterferenceModel]] = {
@@ -67,5 +72,6 @@ __all__ = [
     "lies_in_slice",
     "measured_alone",
     "model_named",
+    "predictions_in_slice",
     "predictions_of",
 ]

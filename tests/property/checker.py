@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from placement.interference import InterferenceModel, Resident
 from placement.model import (
@@ -150,10 +150,7 @@ class Auditor:
         wrong = []
         for start in {share.mig_start for _job, _worker, share in held}:
             near = [each for each in held if each[2].mig_start == start]
-            residents = tuple(
-                Resident(self.profiles.get(job.profile or ""), share.mode, share.compute_milli)
-                for job, _worker, share in near
-            )
+            residents = tuple(self._resident(job, share) for job, _worker, share in near)
             for (job, _worker, share), prediction in zip(
                 near, self.belief.predict(model, residents), strict=True
             ):
@@ -163,6 +160,17 @@ class Auditor:
                 if prediction.upper is None or prediction.upper > most:
                     wrong.append(f"promise of {job.job_id}: {prediction.upper} > {most}")
         return wrong
+
+    def _resident(self, job: Job, share: Share) -> Resident:
+        """Who shares a slice uses more of it than of the GPU, and has more of it."""
+        profile, milli = self.profiles.get(job.profile or ""), share.compute_milli
+        if share.mig_profile is not None and share.mode is not Mode.MIG:
+            memory, compute = SLICES[share.mig_profile]
+            milli = milli * 7 // compute
+            if profile is not None:
+                sm, dram = (profile.sm_milli or 0) * 7 // compute, (profile.dram_milli or 0) * 8 // memory
+                profile = replace(profile, sm_milli=min(sm, 1000), dram_milli=min(dram, 1000))
+        return Resident(profile, share.mode, milli)
 
 
 def _unlike_asked(job: Job, share: Share) -> list[str]:
