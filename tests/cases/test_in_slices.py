@@ -278,3 +278,16 @@ def test_where_there_is_room_the_loss_in_a_slice_decides(sm_milli, beside, expec
         desk.submit("beside", mig(beside))
     desk.submit("j", Request(max_slowdown=2.0), profile="p")
     assert desk.holds("j") == expected
+
+
+def test_others_are_moved_for_a_smaller_slice_where_there_can_be_no_larger_one():
+    desk = Desk("cotenant", (node("a", "2xA100-SXM4-80GB"),), belief="additive")
+    desk.tell(ProfileDefined(HALF))
+    for job_id, cut in (("x", "4g.40gb"), ("y", "1g.10gb"), ("moved", "1g.10gb"), ("z", "4g.40gb")):
+        desk.submit(job_id, mig(cut), preemptible=job_id == "moved", duration_s=9e5)
+        desk.tell(began(job_id))
+    desk.submit("w", mig("2g.20gb"), preemptible=False)
+    assert desk.holds("moved") == "a-0:1g.10gb@5"
+    desk.tell(at_s=5000.0)
+    orders = desk.submit("j", Request(modes=MIG, max_slowdown=2.0), profile="half", duration_s=8e5)
+    assert (orders, desk.holds("j")) == (["stop moved.0 moved"], "a-0:2g.20gb@4")
