@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Self
 
 from agent.devices import Telemetry, Tenant, WorkerKey
-from placement.interference import InterferenceModel, model_named, predictions_of
+from placement.interference import InterferenceModel, measured_alone, model_named, predictions_of
 from placement.model import WHOLE_GPU_MILLI, Node, OperationFailed, Share
 from placement.model.hardware import node_from_short_form
 from placement.partition.geometry import geometry_of
@@ -52,16 +52,20 @@ class SimulatedDevices:
         )
 
     def speeds(self, tenants: Sequence[Tenant]) -> Mapping[WorkerKey, float]:
-        """1/slowdown of each worker; its slowest GPU counts, one of unknown slowdown does not."""
+        """1/slowdown of each worker; its slowest GPU counts, one of unknown slowdown does not.
+
+        Alone in a slice it is as fast as its profile says, as in the simulator.
+        """
         slowdown = {tenant.key: 1.0 for tenant in tenants}
         for uuid, held in _by_gpu(tenants).items():
             if uuid not in self._models:
                 continue
-            known = [(tenant.profile, share) for tenant, share in held]
-            predictions = predictions_of(self._truth, self._models[uuid], known)
-            for (tenant, _), prediction in zip(held, predictions, strict=True):
-                if prediction.slowdown is not None:
-                    slowdown[tenant.key] = max(slowdown[tenant.key], prediction.slowdown)
+            model, known = self._models[uuid], [(tenant.profile, share) for tenant, share in held]
+            predictions = predictions_of(self._truth, model, known)
+            for (tenant, share), prediction in zip(held, predictions, strict=True):
+                measured = measured_alone(model, (tenant.profile, share))
+                factor = prediction.slowdown if measured is None else measured
+                slowdown[tenant.key] = max(slowdown[tenant.key], factor or 1.0)
         return {key: 1 / factor for key, factor in slowdown.items()}
 
     def ensure_mig(self, gpu_uuid: str, profile: str, start: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from bench.slices import COMPUTE_SLICES, MEMORY_SLICES, SLICES_80GB
 from placement.model import Job, Mode, Profile, Share
 
 TURN, SM, DRAM = 1.12, 0.46, 0.35
@@ -61,9 +62,13 @@ def slowdown(me: Held, others: Sequence[Held]) -> float | None:
 
 
 def bound(me: Held, others: Sequence[Held]) -> float | None:
-    """What the slowdown is said to be at most: a tenth more than expected beyond 1."""
+    """What the slowdown is said to be at most: a tenth more than expected beyond 1, of each of its causes."""
     expected, beyond = _as_on_a_gpu(me, others) if _divides_slice(me) else (slowdown(me, others), 1.0)
-    return None if expected is None else (1 + (expected - 1) * (1 + MARGIN)) * beyond
+    return None if expected is None else _at_most(expected) * _at_most(beyond)
+
+
+def _at_most(expected: float) -> float:
+    return 1 + (expected - 1) * (1 + MARGIN)
 
 
 def _divides_slice(me: Held) -> bool:
@@ -72,20 +77,21 @@ def _divides_slice(me: Held) -> bool:
 
 def _as_on_a_gpu(me: Held, others: Sequence[Held]) -> tuple[float | None, float]:
     """The slowdown as if the slice were a GPU, and how much less than the job could use the slice is."""
-    whole = sum(each.share.compute_milli for each in (me, *others))
-    alike = slowdown(_outside(me, whole), [_outside(other, whole) for other in others])
-    used = 0 if me.profile is None else me.profile.sm_milli or 0
-    return alike, max(1.0, used / whole)
+    whole_milli = SLICES_80GB[me.share.mig_profile or ""].compute * WHOLE_MILLI // COMPUTE_SLICES
+    used_milli = 0 if me.profile is None else me.profile.sm_milli or 0
+    return slowdown(_outside(me), [_outside(other) for other in others]), max(1.0, used_milli / whole_milli)
 
 
-def _outside(held: Held, whole: int) -> Held:
-    """The same resident if so many thousandths of a GPU were all."""
-    milli = -(-held.share.compute_milli * WHOLE_MILLI // whole)
-    share, known = replace(held.share, mig_profile=None, compute_milli=milli), held.profile
+def _outside(held: Held) -> Held:
+    """The same resident if its slice were all of the GPU."""
+    cut, known = SLICES_80GB[held.share.mig_profile or ""], held.profile
+    milli = held.share.compute_milli * COMPUTE_SLICES // cut.compute
+    share = replace(held.share, mig_profile=None, compute_milli=milli)
     if known is not None:
-        used = [
-            None if amount is None else min(amount * WHOLE_MILLI // whole, WHOLE_MILLI)
-            for amount in (known.sm_milli, known.dram_milli)
-        ]
-        known = replace(known, sm_milli=used[0], dram_milli=used[1])
+        sm, dram = known.sm_milli, known.dram_milli
+        known = replace(
+            known,
+            sm_milli=None if sm is None else min(sm * COMPUTE_SLICES // cut.compute, WHOLE_MILLI),
+            dram_milli=None if dram is None else min(dram * MEMORY_SLICES // cut.memory, WHOLE_MILLI),
+        )
     return replace(held, share=share, profile=known)

@@ -8,9 +8,9 @@ offered: its holder is in the way of its neighbours for longer than it leaves ro
 
 from __future__ import annotations
 
-from placement.interference import InterferenceModel, Resident, predictions_inside
+from placement.interference import InterferenceModel, Resident, predictions_in_slice
 from placement.model import Mode, Profile, Request
-from placement.partition import Need, by_size, geometry_of, need_in_slice, possible_modes, share_of
+from placement.partition import Need, by_size, geometry_of, needs_in_slice, possible_modes, share_of
 
 Kind = tuple[str, int | None]
 """Model and memory (bytes) of a kind of GPU."""
@@ -28,22 +28,28 @@ def other_slice(
     return _smaller_slice(request, profile, kind, belief)
 
 
-def slowed_together(belief: InterferenceModel, gpu_model: str, resident: Resident, copies: int) -> int:
-    """How much so many equal residents of one slice are slowed beyond 1, thousandths; 0 if unknown."""
-    slowdown = predictions_inside(belief, gpu_model, (resident,) * copies)[0].slowdown
+def slowed_together(
+    belief: InterferenceModel, gpu_model: str, mig_profile: str, residents: tuple[Resident, ...]
+) -> int:
+    """How much equal residents of one slice are slowed beyond 1, thousandths; 0 if unknown."""
+    slowdown = predictions_in_slice(belief, gpu_model, mig_profile, residents)[0].slowdown
     return 0 if slowdown is None else max(round(1000 * slowdown) - 1000, 0)
 
 
 def _for_all_shares(
     request: Request, profile: Profile | None, kind: Kind, belief: InterferenceModel
 ) -> Need | None:
-    """A share of one slice that holds all shares of a worker and keeps its promise, None if there is none."""
-    need = need_in_slice(request, profile, *kind)
-    if need is None or request.max_slowdown is None:
-        return need
-    resident = Resident(profile, need.mode, need.compute_milli)
-    upper = predictions_inside(belief, kind[0], (resident,) * request.shares_per_gpu)[0].upper
-    return need if upper is not None and upper <= request.max_slowdown else None
+    """A share of the smallest slice that holds all shares of a worker and keeps its promise, None if none."""
+    geometry = geometry_of(kind[0])
+    for need in needs_in_slice(request, profile, *kind):
+        if request.max_slowdown is None or geometry is None or need.mig_profile is None:
+            return need
+        residents = (Resident(profile, need.mode, need.compute_milli),) * request.shares_per_gpu
+        cut = geometry.profiles[need.mig_profile].name
+        upper = predictions_in_slice(belief, kind[0], cut, residents)[0].upper
+        if upper is not None and upper <= request.max_slowdown:
+            return need
+    return None
 
 
 def _smaller_slice(

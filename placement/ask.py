@@ -255,7 +255,7 @@ def _terms(
         cut = geometry.profiles[need.mig_profile]
         slowed = alone_of(belief, model, resident, cut.name)
         if need.mode is not Mode.MIG:  # one slice holds all shares
-            slowed, copies = slowed_together(belief, model, resident, copies), 1
+            slowed, copies = slowed_together(belief, model, cut.name, (resident,) * copies), 1
             milli = geometry.compute_milli(cut)
         bundle = geometry.bundles.index((need.mig_profile, copies))
         slices = cut.compute_slices * copies, geometry.compute_slices
@@ -294,8 +294,12 @@ def opening_ms(gpu_model: str, mode: Mode) -> int:
 
 
 def newcomer_of(ask: Ask, need: Need) -> Neighbour:
-    """The asking job as its future neighbours would see it."""
-    return Neighbour(Resident(ask.profile, need.gpu_mode, need.compute_milli), ask.request.max_slowdown)
+    """The asking job as its future neighbours would see it.
+
+    What it was promised in a slice that it shares with itself does not depend on them.
+    """
+    promise = ask.request.max_slowdown if need.gpu_mode is need.mode else None
+    return Neighbour(Resident(ask.profile, need.gpu_mode, need.compute_milli), promise)
 
 
 Geometries = tuple[MigGeometry | None, ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from placement.interference import Coupling
+from placement.interference import Coupling, lies_in_slice
 from placement.model import Profile, Share
 from placement.model.frozen import made_often
 from placement.neighbourhood import Known, Token, token_of
@@ -55,7 +55,9 @@ class Lodging:
         self.tenant = tenant
         pull = _APART if coupling is None else (*coupling.pressure, *coupling.sensitivity)
         self.amounts = share.compute_milli, share.memory_bytes or 0, *pull
-        self.known: Known = (holder.profile, share.gpu_mode, share.compute_milli, holder.max_slowdown)
+        # What was promised in a slice that a worker shares with itself does not depend on its neighbours.
+        promise = None if lies_in_slice(share) else holder.max_slowdown
+        self.known: Known = (holder.profile, share.gpu_mode, share.compute_milli, promise)
         self.token: Token | None = None
-        if holder.profile is not None or holder.max_slowdown is not None:
+        if holder.profile is not None or promise is not None:
             self.token = token_of(self.known)

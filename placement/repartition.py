@@ -229,10 +229,10 @@ class Repartition:
         for slot in slots:
             uuid = node.gpus[slot].uuid
             residents = [(tenancy.job_id, tenancy.share) for tenancy in self._cluster.residents(uuid)]
-            chosen = {job_id for job_id, _share in residents}
-            profile = self._profile_wanted(wish, row, slot)
-            if profile is not None:
-                chosen = self._in_the_way(wish, node.gpus[slot].model, residents, profile)
+            profiles = self._profiles_wanted(wish, row, slot)
+            ways = [self._in_the_way(wish, node.gpus[slot].model, residents, each) for each in profiles]
+            everyone = {job_id for job_id, _share in residents}
+            chosen = next(filter(None, ways), set()) if profiles else everyone
             for job_id in chosen:
                 record = self._movable(job_id, wish.now_s)
                 if record is not None:
@@ -243,16 +243,15 @@ class Repartition:
         record = self._ledger.find(job_id)
         return record if record is not None and movable(self._cluster, record, now_s) else None
 
-    def _profile_wanted(self, wish: Wish, row: int, slot: int) -> str | None:
-        """The one slice that the job wants of a GPU that is cut already; None for none or several."""
+    def _profiles_wanted(self, wish: Wish, row: int, slot: int) -> list[str]:
+        """The slices of which one would do, on a GPU that is cut already; none if it takes more than one."""
         mode, kind = (self._cluster.gpus.item(row, slot, column) for column in (k.MODE, k.MODEL))
-        need = self._search.ask_of(wish.demand).needs[k.MIG_RANK][kind]
         geometry = self._cluster.geometries[kind]
-        if mode != k.MIG or need is None or need.mig_profile is None or geometry is None:
-            return None
-        if wish.demand.request.shares_per_gpu > 1:  # more than the one slice may be in the way
-            return None
-        return geometry.profiles[need.mig_profile].name
+        if mode != k.MIG or geometry is None or wish.demand.request.shares_per_gpu > 1:
+            return []
+        needs = self._search.ask_of(wish.demand).needs
+        profiles = [need.mig_profile for by_kind in needs if (need := by_kind[kind]) is not None]
+        return [geometry.profiles[profile].name for profile in profiles if profile is not None]
 
     def _in_the_way(
         self, wish: Wish, model: str, residents: Iterable[tuple[str, Share]], profile: str

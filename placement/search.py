@@ -167,7 +167,7 @@ class Search:
     def candidate_nodes(self, demand: Demand) -> int:
         """How many nodes could hold a worker, as far as has been looked."""
         ask = self.ask_of(demand)
-        return int(np.count_nonzero(ask.infos > 255)) if ask.seen >= 0 else 0
+        return int(np.count_nonzero(workers_of(ask.infos))) if ask.seen >= 0 else 0
 
     def most_workers(self, demand: Demand, job: Job) -> int:
         """How many workers of a job fit now, at most all of them; found by trying."""

@@ -21,7 +21,7 @@ from placement.interference.none import NoInterference
 from placement.interference.sharing import (
     lies_in_slice,
     measured_alone,
-    predictions_inside,
+    predictions_in_slice,
     predictions_of,
 )
 from placement.model import CotenantError, InvalidSpec, UnknownName
@@ -72,6 +72,6 @@ __all__ = [
     "lies_in_slice",
     "measured_alone",
     "model_named",
-    "predictions_inside",
+    "predictions_in_slice",
     "predictions_of",
 ]

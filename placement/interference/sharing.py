@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from placement.interference.base import InterferenceModel, Prediction, Resident
+from placement.interference.base import UNKNOWN, InterferenceModel, Prediction, Resident
 from placement.model import WHOLE_GPU_MILLI, Mode, Profile, Share
+from placement.partition.geometry import MigGeometry, MigProfile, geometry_of
 
 Lodger = tuple[Profile | None, Share]
 """Who holds a share: what is known of the job (None: nothing), and the share."""
@@ -19,51 +20,77 @@ def predictions_of(
     residents = tuple(Resident(profile, share.mode, share.compute_milli) for profile, share in lodgers)
     if not any(lies_in_slice(share) for _profile, share in lodgers):
         return model.predict(gpu_model, residents)
-    starts = [share.mig_start if lies_in_slice(share) else None for _profile, share in lodgers]
+    apart = [_slice_of(share) if lies_in_slice(share) else None for _profile, share in lodgers]
     found: dict[int, Prediction] = {}
-    for start in dict.fromkeys(starts):
-        together = [i for i, other in enumerate(starts) if other == start]
-        crowd = tuple(residents[i] for i in together)
+    for place in dict.fromkeys(apart):
+        together = [i for i, other in enumerate(apart) if other == place]
+        those = tuple(residents[i] for i in together)
         predictions = (
-            model.predict(gpu_model, crowd) if start is None else predictions_inside(model, gpu_model, crowd)
+            model.predict(gpu_model, those)
+            if place is None
+            else predictions_in_slice(model, gpu_model, place[0], those)
         )
         found |= zip(together, predictions, strict=True)
     return tuple(found[i] for i in range(len(lodgers)))
 
 
-def predictions_inside(
-    model: InterferenceModel, gpu_model: str, residents: Sequence[Resident]
+def predictions_in_slice(
+    model: InterferenceModel, gpu_model: str, mig_profile: str, residents: tuple[Resident, ...]
 ) -> tuple[Prediction, ...]:
-    """What is foreseen for those who divide a MIG slice among them.
+    """What is foreseen for those who share a MIG slice, in their order.
 
-    To them the slice is a smaller GPU, of which each uses so much more; and it slows each who could use more
-    than all of it.  Memory bandwidth is taken to be divided as the compute is.
+    A slice is a smaller GPU: each uses more of what it has than of the whole, and is slowed by the others as
+    on a GPU that it uses so much of, and besides as if it had the slice to itself.
     """
-    whole_milli = sum(resident.compute_milli for resident in residents)
-    inside = tuple(_as_on_a_gpu(resident, whole_milli) for resident in residents)
-    return tuple(
-        _slower(prediction, (resident.profile.sm_milli or 0) / whole_milli if resident.profile else 0.0)
-        for resident, prediction in zip(residents, model.predict(gpu_model, inside), strict=True)
+    geometry = geometry_of(gpu_model)
+    if geometry is None:
+        return (UNKNOWN,) * len(residents)
+    cut = geometry.profiles[geometry.profile_index(mig_profile)]
+    scaled = tuple(_within(geometry, cut, resident) for resident in residents)
+    slice_milli = geometry.compute_milli(cut)
+    alone = (
+        _alone(model, gpu_model, Resident(each.profile, Mode.MIG, slice_milli), mig_profile)
+        for each in residents
     )
+    return tuple(map(_both, model.predict(gpu_model, scaled), alone))
 
 
-def _as_on_a_gpu(resident: Resident, whole_milli: int) -> Resident:
-    """The same resident if the slice were all there is."""
-
-    def part(milli: int | None) -> int | None:
-        return None if milli is None else min(milli * WHOLE_GPU_MILLI // whole_milli, WHOLE_GPU_MILLI)
-
+def _within(geometry: MigGeometry, cut: MigProfile, resident: Resident) -> Resident:
+    """A resident of a slice as if the slice were a whole GPU."""
+    compute, memory = (
+        (geometry.compute_slices, cut.compute_slices),
+        (geometry.memory_slices, cut.memory_slices),
+    )
     profile = resident.profile
     if profile is not None:
-        profile = replace(profile, sm_milli=part(profile.sm_milli), dram_milli=part(profile.dram_milli))
-    # Parts that are rounded down together are all of it: nobody is slowed by what is lost so.
-    return Resident(profile, resident.mode, -(-resident.compute_milli * WHOLE_GPU_MILLI // whole_milli))
+        profile = replace(
+            profile,
+            sm_milli=_part(profile.sm_milli, compute),
+            dram_milli=_part(profile.dram_milli, memory),
+            l2_milli=_part(profile.l2_milli, memory),
+        )
+    return replace(resident, profile=profile, compute_milli=resident.compute_milli * compute[0] // compute[1])
 
 
-def _slower(prediction: Prediction, times: float) -> Prediction:
-    if times <= 1 or prediction.slowdown is None or prediction.upper is None:
-        return prediction
-    return Prediction(prediction.slowdown * times, prediction.upper * times)
+def _part(used_milli: int | None, slices: tuple[int, int]) -> int | None:
+    """What a use of the whole GPU, of so many slices, is of the second number of them; at most all."""
+    return None if used_milli is None else min(used_milli * slices[0] // slices[1], WHOLE_GPU_MILLI)
+
+
+def _alone(model: InterferenceModel, gpu_model: str, resident: Resident, mig_profile: str) -> Prediction:
+    """What is foreseen for a job that has a slice to itself: as measured, or else by the model."""
+    measured = None if resident.profile is None else resident.profile.slice_slowdown(gpu_model, mig_profile)
+    return model.predict(gpu_model, (resident,))[0] if measured is None else Prediction(measured, measured)
+
+
+def _both(one: Prediction, other: Prediction) -> Prediction:
+    slowdown = None if one.slowdown is None or other.slowdown is None else one.slowdown * other.slowdown
+    upper = None if one.upper is None or other.upper is None else one.upper * other.upper
+    return Prediction(slowdown, upper)
+
+
+def _slice_of(share: Share) -> tuple[str, int | None]:
+    return share.mig_profile or "", share.mig_start
 
 
 def lies_in_slice(share: Share) -> bool:

@@ -15,7 +15,7 @@ from placement.partition.geometry import (
     mig_mode_resets,
     mig_profile_names,
 )
-from placement.partition.in_slice import need_in_slice
+from placement.partition.in_slice import needs_in_slice
 from placement.partition.instances import (
     Change,
     Instance,
@@ -35,7 +35,6 @@ from placement.partition.mps import (
     mps_max_clients_in_slice,
 )
 from placement.partition.needs import (
-    AUTO_STEP_MILLI,
     MODE_ORDER,
     Need,
     by_size,
@@ -56,7 +55,6 @@ from placement.partition.transitions import (
 )
 
 __all__ = [
-    "AUTO_STEP_MILLI",
     "DEFAULT_COSTS",
     "MODE_ORDER",
     "MPS_MAX_CLIENTS",
@@ -85,7 +83,7 @@ __all__ = [
     "mig_profile_names",
     "mps_max_clients",
     "mps_max_clients_in_slice",
-    "need_in_slice",
+    "needs_in_slice",
     "needs_of",
     "net_gain",
     "possible_modes",

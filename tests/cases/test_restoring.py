@@ -30,7 +30,8 @@ from placement.model import (
 from placement.options import Options
 from placement.policies import policy_named
 from placement.scheduler import Scheduler
-from tests.cases.desk import Desk, began, exited, mig, mps, node, stopped, turn, whole
+from tests.cases.desk import MIG, MPS, TIMESLICE, Desk, began, exited, mig, mps, node, stopped, turn, whole
+from tests.cases.test_in_slices import several
 
 V100, A100 = "V100-SXM2-32GB", "A100-SXM4-80GB"
 NODES = (node("a", f"2x{A100}", cpu_milli=8000), node("v", f"2x{V100}"))
@@ -94,6 +95,20 @@ def pushing_out(desk: Desk) -> Iterator[Turn]:
     yield [stopped("f", attempt=2), stopped("e"), exited("h")]
 
 
+def in_slices(desk: Desk) -> Iterator[Turn]:
+    clients, turns = MIG | MPS, MIG | TIMESLICE
+    yield [ProfileDefined(Profile("p", sm_milli=100)), ProfileDefined(Profile("h", sm_milli=500))]
+    yield [desk.job("m1", mig("4g.40gb")), desk.job("c1", several(4, 70, clients), profile="p")]
+    yield [desk.job("t1", several(2, 70, turns), profile="h"), began("m1"), began("c1")]
+    yield [desk.job("c2", several(4, 70, clients, max_slowdown=2.0), profile="p")]
+    yield [desk.job("small", Request(modes=MIG, max_slowdown=3.0), profile="h")]
+    yield [exited("m1"), desk.job("c3", several(2, 200, clients), profile="h", duration_s=5.0)]
+    yield [exited("c1"), desk.job("w", X1, duration_s=1.0), desk.job("m2", mig("3g.40gb"), duration_s=1.0)]
+    yield [desk.job("g", several(3, 70, clients), workers=2, profile="p", duration_s=2.0)]
+    yield [exited("t1"), exited("c2"), exited("small")]
+    yield [desk.job("t2", several(6, 40, turns, max_slowdown=4.0), profile="p")]
+
+
 def time_limits(desk: Desk) -> Iterator[Turn]:
     yield [desk.job("a", X1, time_limit_s=3.0), desk.job("b", X1, time_limit_s=5.0, retries=1)]
     yield [began("a"), exited("b", 1)]
@@ -103,7 +118,7 @@ def time_limits(desk: Desk) -> Iterator[Turn]:
     yield [stopped("a")]
 
 
-HISTORIES = [sharing, queueing, nodes_come_and_go, pushing_out, time_limits]
+HISTORIES = [sharing, in_slices, queueing, nodes_come_and_go, pushing_out, time_limits]
 POLICIES = ["fifo", "backfill", "srtf", "spread", "random", "srtf+random"]
 
 

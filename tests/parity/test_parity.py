@@ -64,6 +64,13 @@ def test_live_loop_and_simulator_decide_alike(policy: str, tmp_path: Path) -> No
     assert live == simulated_log(given)
 
 
+def test_they_put_several_shares_into_slices_alike(tmp_path: Path) -> None:
+    given = scenario("parvagpu")
+    live = LiveRun(tmp_path, given).replay()
+    assert all(any(f"{mode}/" in line for line in live) for mode in ("mps", "timeslice", "mig"))
+    assert live == simulated_log(given)
+
+
 @pytest.fixture(autouse=True)
 def _lives_of_seconds() -> Iterator[None]:
     """So that the jobs of the workload differ in what they are taken to last."""

@@ -17,6 +17,9 @@ PROFILES = (
 )
 
 
+_TURNS_IN_SLICES = frozenset({Mode.MIG, Mode.TIMESLICE})
+
+
 def cluster() -> tuple[Node, ...]:
     """Three nodes of two kinds."""
     forms = ("4xA100-SXM4-80GB", "4xA100-SXM4-80GB", "2xH100-SXM5-80GB")
@@ -60,6 +63,9 @@ def _shape(draw: random.Random) -> tuple[Request, int]:
         (Request(gpus=9), 1),
         (Request(gpus=2, compute_milli=200, memory_bytes=4 * GIB, devices=Devices.SAME), 1),
         (Request(gpus=1, together=Together(Level.NODE, required=True)), 3),
+        (Request(gpus=4, compute_milli=70, devices=Devices.SAME, modes=frozenset({Mode.MIG, Mode.MPS})), 1),
+        (Request(gpus=2, compute_milli=70, devices=Devices.SAME, modes=_TURNS_IN_SLICES), 1),
+        (Request(gpus=1, max_slowdown=3.0, modes=frozenset({Mode.MIG})), 1),
     )
-    weights = (4, 3, 1, 6, 4, 3, 3, 4, 3, 1, 2, 0.3, 3, 2)
+    weights = (4, 3, 1, 6, 4, 3, 3, 4, 3, 1, 2, 0.3, 3, 2, 3, 2, 3)
     return draw.choices(shapes, weights)[0]

@@ -151,10 +151,10 @@ class Auditor:
         for start in {share.mig_start for _job, _worker, share in held}:
             near = [each for each in held if each[2].mig_start == start]
             inside = near[0][2].mig_profile is not None and near[0][2].mode is not Mode.MIG
-            whole = sum(share.compute_milli for _j, _w, share in near) if inside else 1000
+            memory, compute = SLICES[near[0][2].mig_profile or ""] if inside else (8, 7)
             profiles = [self.profiles.get(job.profile or "") for job, _worker, _share in near]
             residents = tuple(
-                Resident(_used_of(profile, whole), share.mode, -(-share.compute_milli * 1000 // whole))
+                Resident(_used_of(profile, memory, compute), share.mode, share.compute_milli * 7 // compute)
                 for profile, (_job, _worker, share) in zip(profiles, near, strict=True)
             )
             predictions = self.belief.predict(model, residents)
@@ -162,21 +162,23 @@ class Auditor:
                 most = job.request.max_slowdown
                 if most is None or share.mode is Mode.EXCLUSIVE:
                     continue
-                beyond = max(((profile and profile.sm_milli) or 0) / whole, 1.0)
-                if told.upper is None or told.upper * beyond > most + 1e-9:
-                    wrong.append(f"promise of {job.job_id}: {told.upper} x {beyond} > {most}")
+                beyond = ((profile and profile.sm_milli) or 0) / (compute * 1000 // 7) if inside else 0
+                bound = 1 + (max(beyond, 1.0) - 1) * 1.1
+                if told.upper is None or told.upper * bound > most + 1e-9:
+                    wrong.append(f"promise of {job.job_id}: {told.upper} x {bound} > {most}")
         return wrong
 
 
-def _used_of(profile: Profile | None, whole: int) -> Profile | None:
-    """What a job uses of so many thousandths of a GPU, if that were all."""
-    if profile is None or whole == 1000:
-        return profile
-    used = [
-        None if milli is None else min(milli * 1000 // whole, 1000)
-        for milli in (profile.sm_milli, profile.dram_milli)
-    ]
-    return replace(profile, sm_milli=used[0], dram_milli=used[1])
+def _used_of(profile: Profile | None, memory: int, compute: int) -> Profile | None:
+    """What a job uses of so many memory and compute slices, if these were all of the GPU."""
+    if profile is None:
+        return None
+    sm, dram = profile.sm_milli, profile.dram_milli
+    return replace(
+        profile,
+        sm_milli=None if sm is None else min(sm * 7 // compute, 1000),
+        dram_milli=None if dram is None else min(dram * 8 // memory, 1000),
+    )
 
 
 def _unlike_asked(job: Job, share: Share) -> list[str]:

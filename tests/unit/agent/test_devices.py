@@ -75,11 +75,11 @@ def test_neighbours_slow_each_other_and_only_each_other(devices: SimulatedDevice
 
 
 def test_those_in_a_slice_slow_each_other_and_nobody_beside_it(devices: SimulatedDevices) -> None:
-    shares = (Share("GPU-n-0", Mode.TIMESLICE, 200, 8 * GIB, "3g.40gb", 4),) * 2
+    shares = (Share("GPU-n-0", Mode.TIMESLICE, 214, 8 * GIB, "3g.40gb", 4),) * 2
     inside = Tenant(WorkerKey("inside", 1, 0), shares, LIGHT)
     beside = Tenant(WorkerKey("b", 1, 0), (Share("GPU-n-0", Mode.MIG, 428, 8 * GIB, "3g.40gb", 0),), LIGHT)
     speeds = devices.speeds([inside, beside])
-    assert (speeds[inside.key], speeds[beside.key]) == (pytest.approx(1 / (1 + 1.12 * 0.5)), 1.0)
+    assert (speeds[inside.key], speeds[beside.key]) == (pytest.approx(1 / (1 + 1.12 * 0.466)), 1.0)
 
 
 def test_the_slowest_gpu_of_a_worker_counts(devices: SimulatedDevices) -> None:
@@ -87,6 +87,26 @@ def test_the_slowest_gpu_of_a_worker_counts(devices: SimulatedDevices) -> None:
     wide = Tenant(WorkerKey("wide", 1, 0), shares, BUSY)
     speeds = devices.speeds([wide, tenant("b", Mode.TIMESLICE, BUSY, slot=1)])
     assert speeds[wide.key] == pytest.approx(1 / (1 + 1.12 * 0.8))
+
+
+def test_in_a_slice_a_job_is_as_fast_as_measured(devices: SimulatedDevices) -> None:
+    model = "A100-SXM4-80GB"
+    profile = Profile("sliced", {model: 30, f"{model}/3g.40gb": 20, f"{model}/1g.10gb": 10}, sm_milli=900)
+    shares = [
+        Share("GPU-n-0", Mode.MIG, 428, None, "3g.40gb", 0),
+        Share("GPU-n-0", Mode.MIG, 142, None, "1g.10gb", 6),
+    ]
+    jobs = [Tenant(WorkerKey(f"job-{i}", 1, 0), (share,), profile) for i, share in enumerate(shares)]
+    assert list(devices.speeds(jobs).values()) == pytest.approx([2 / 3, 1 / 3])
+
+
+def test_several_shares_of_a_slice_slow_each_other_and_nobody_else(devices: SimulatedDevices) -> None:
+    share = Share("GPU-n-0", Mode.TIMESLICE, 214, None, "3g.40gb", 4)
+    pair = Tenant(WorkerKey("pair", 1, 0), (share, share), LIGHT)
+    beside = Tenant(WorkerKey("beside", 1, 0), (Share("GPU-n-0", Mode.MIG, 428, None, "3g.40gb", 0),), LIGHT)
+    speeds = devices.speeds([pair, beside])
+    assert speeds[beside.key] == 1.0
+    assert speeds[pair.key] == pytest.approx(1 / (1 + 1.12 * 0.466))
 
 
 def test_without_a_profile_nobody_is_slowed_and_use_is_unknown(devices: SimulatedDevices) -> None:

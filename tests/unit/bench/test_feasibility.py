@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.feasibility import SLICES, Books, Rule
+from bench.feasibility import Books, Rule
+from bench.slices import SLICES
 from bench.slowdowns import Held, slowdown
 from placement.model import (
     Assignment,

@@ -175,25 +175,23 @@ def inside(mode: Mode, milli: int, start: int) -> Share:
 
 
 SLICE, TURNS = Share("g", Mode.MIG, 428, None, "3g.40gb", 4), Mode.TIMESLICE
+LARGE = 500 / 428
+"""How much less than PLAIN could use three slices of seven are; they have half of the memory bandwidth."""
 IN_SLICES = {
     # who is on the GPU -> slowdown of the first, worked out by hand
     "alone in a slice that is large enough": ([(LIGHT, inside(Mode.MPS, 428, 0))], 1.0),
-    "alone in a slice that is too small": ([(HEAVY, inside(TURNS, 450, 0))], 2.0),
-    "half of a slice is half of a small GPU": ([(PLAIN, inside(Mode.MPS, 500, 0))] * 2, 1 + 0.46 * 0.5 * 0.5),
-    "a slice of half a GPU": (
-        [(LIGHT, inside(Mode.MPS, 250, 0))] * 2, 1 + 0.46 * 0.4 * 0.4 + 0.35 * 0.2 * 0.2
+    "alone in a slice that is too small": ([(HEAVY, inside(TURNS, 428, 0))], 900 / 428),
+    "two halves": ([(LIGHT, inside(Mode.MPS, 214, 0))] * 2, 1 + 0.46 * 0.466 * 0.466 + 0.35 * 0.2 * 0.2),
+    "who could use more than a half": (
+        [(PLAIN, inside(Mode.MPS, 214, 0))] * 2, (1 + 0.46 * 0.499) * 1000 / 499 * LARGE
     ),
-    "who uses more than its part": (
-        [(PLAIN, inside(Mode.MPS, 200, 0))] * 2, (1 + 0.46 * 1.0 * 0.5) * 2 * 1.25
-    ),
-    "turns in a slice": ([(LIGHT, inside(TURNS, 200, 0))] * 2, 1 + 1.12 * 0.5),
-    "turns in a slice that is too small": ([(PLAIN, inside(TURNS, 200, 0))] * 2, (1 + 1.12) * 1.25),
+    "turns": ([(LIGHT, inside(TURNS, 214, 0))] * 2, 1 + 1.12 * 0.466),
+    "turns of who could use more than the slice": ([(PLAIN, inside(TURNS, 214, 0))] * 2, (1 + 1.12) * LARGE),
     "a whole slice beside it": ([(LIGHT, inside(TURNS, 428, 0)), (HEAVY, SLICE)], 1.0),
     "those in another slice": (
-        [(LIGHT, inside(TURNS, 200, 0)), (LIGHT, inside(TURNS, 200, 0)), *[(None, inside(TURNS, 99, 4))] * 2],
-        1 + 1.12 * 0.5,
+        [*[(LIGHT, inside(TURNS, 214, 0))] * 2, *[(None, inside(TURNS, 214, 4))] * 2], 1 + 1.12 * 0.466
     ),
-    "a stranger in the same": ([(LIGHT, inside(TURNS, 200, 0)), (None, inside(TURNS, 200, 0))], None),
+    "a stranger in the same": ([(LIGHT, inside(TURNS, 214, 0)), (None, inside(TURNS, 214, 0))], None),
     "shares of the GPU itself": (
         [(LIGHT, Share("g", TURNS, 200)), (HEAVY, Share("g", TURNS, 800))], 1 + 1.12 * 0.9
     ),
@@ -208,7 +206,7 @@ def test_who_shares_a_slice_has_the_others_in_it_for_neighbours_and_it_for_a_gpu
 
 
 def test_predictions_come_in_the_order_of_those_who_are_there():
-    there = [(HEAVY, SLICE), (LIGHT, inside(TURNS, 200, 0)), (None, SLICE), (PLAIN, inside(TURNS, 200, 0))]
+    there = [(HEAVY, SLICE), (LIGHT, inside(TURNS, 214, 0)), (None, SLICE), (PLAIN, inside(TURNS, 214, 0))]
     forward = predictions_of(AdditiveInterference(), GPU, there)
     assert predictions_of(AdditiveInterference(), GPU, there[::-1]) == forward[::-1]
     assert len({prediction.slowdown for prediction in forward}) == len(there)
