@@ -10,7 +10,6 @@ import numpy.typing as npt
 
 from placement.cluster import Cluster
 from placement.columns import Ints
-from placement.interference import lies_in_slice
 from placement.lifecycle import JobRecord
 from placement.model import WHOLE_GPU_MILLI, Mode
 from placement.waiting import RankKey
@@ -71,8 +70,8 @@ class Stakes:
             entry = self._unused.pop() if self._unused else self._grow()
             node_id, row = assignment.node_id, cluster.row_of(assignment.node_id)
             shares = [share for share in assignment.shares if cluster.is_on(share.gpu_uuid, node_id)]
-            # Shares of a slice are rounded down one by one, and together free all of it.
-            milli = sum([share.compute_milli + lies_in_slice(share) for share in shares])
+            # Slices and shares of them are rounded down one by one, and together free all of the GPU.
+            milli = sum([share.compute_milli + (share.gpu_mode is Mode.MIG) for share in shares])
             whole = [share.mode for share in shares].count(Mode.EXCLUSIVE)
             self.owner[entry], self.node[entry] = job.job_id, row
             self.milli[entry], self.whole[entry] = milli, whole

@@ -123,6 +123,25 @@ VICTIMS = {
         ("new", mig("7g.80gb"), 5, {}),
         "s0 s1 s2 s3 s4 s5 s6",
     ),
+    "a slice for the whole GPU": (CUT, [("a", mig("4g.40gb"), 50, {})], ("new", X1, 5, {}), "a"),
+    "seven slices for the whole GPU": (
+        CUT,
+        [(f"s{i}", mig("1g.10gb"), 50, {}) for i in range(7)],
+        ("new", X1, 5, {}),
+        "s0 s1 s2 s3 s4 s5 s6",
+    ),
+    "slices for a share of all of the GPU": (
+        CUT,
+        [("a", mig("3g.40gb"), 90, {}), ("b", mig("2g.20gb"), 50, {})],
+        ("new", mps(1000), 5, {}),
+        "a b",
+    ),
+    "slices of a GPU each for a gang": (
+        (*CUT, node("m", "1xA100-SXM4-80GB")),
+        [("a", mig("3g.40gb"), 90, {"workers": 3})],
+        ("new", X1, 5, {"workers": 2}),
+        "a",
+    ),
     "another tenant": (
         ONE,
         [("a", mps(100), 50, {"tenant": "red"})],
