@@ -28,6 +28,7 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from bench.lifetimes import seeds_of
+from placement.alternatives import Smaller
 from placement.interference import model_named
 from placement.model import Profile, Request
 from placement.policies import PLACEMENTS
@@ -50,7 +51,7 @@ class AsUsed(Cotenant):
     """The same placement, but each share is as large as the job can use."""
 
     name = "as-used"
-    chooses_share = False
+    smaller_slice = Smaller.NONE
 
 
 VARIANTS = {AsUsed.name: AsUsed.name, "chosen": Cotenant.name}

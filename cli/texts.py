@@ -45,7 +45,7 @@ def prediction_text(job: JobView) -> str:
 def share_text(share: ShareView, *, memory: bool = True) -> str:
     """What is held of a GPU: ``exclusive``, ``mig 1g.10gb``, ``mps 30% 10Gi`` (or without its memory).
 
-    Of a share in a MIG slice its slice, too: ``mps 14% of 3g.40gb``.
+    Of a share in a MIG slice its slice, too: ``mps 14% in 3g.40gb``.
     """
     from placement.model import format_bytes, format_milli
 
@@ -53,7 +53,7 @@ def share_text(share: ShareView, *, memory: bool = True) -> str:
         return f"{share.mode.value} {share.mig_profile}"
     if share.mode.value == "exclusive":
         return share.mode.value
-    place = "" if share.mig_profile is None else f" of {share.mig_profile}"
+    place = "" if share.mig_profile is None else f" in {share.mig_profile}"
     held = f"{share.mode.value} {format_milli(share.compute_milli)}{place}"
     if share.memory_bytes is None or not memory:
         return held

@@ -1,31 +1,57 @@
 """Another MIG slice that would do for a request: one that holds several shares, or a smaller one.
 
-A job that leaves its compute open and states how slow it may be gets the choice between the slice that it can
-use and the smallest that keeps the promise; the policy weighs them.  A smaller MPS share or time slice is not
-offered: its holder is in the way of its neighbours for longer than it leaves room to others
+A job that leaves its compute open and states how slow it may be gets the choice between the slice that it
+can use and a smaller one that keeps the promise; the policy weighs them.  A smaller MPS share or time slice
+is not offered: its holder is in the way of its neighbours for longer than it leaves room to others
 (docs/decisions/0012).
 """
 
 from __future__ import annotations
 
-from placement.interference import InterferenceModel, Resident, predictions_in_slice
+import enum
+from collections.abc import Iterator
+
+from placement.interference import InterferenceModel, Resident, alone_of, predictions_in_slice
 from placement.model import Mode, Profile, Request
 from placement.partition import Need, by_size, geometry_of, needs_in_slice, possible_modes, share_of
+
+
+class Smaller(enum.Enum):
+    """Which of the smaller slices that keep a promise is offered."""
+
+    __hash__ = object.__hash__  # members are unique objects; the default hashes the name in Python
+
+    NONE = "none"
+    BEST = "best"
+    """Of which a job takes least, what it loses to the smaller slice counted :data:`LOSS` times besides."""
+    LEAST = "least"
+
+
+LOSS = 2.5
+"""As `cotenant` weighs it: see docs/decisions/0012."""
 
 Kind = tuple[str, int | None]
 """Model and memory (bytes) of a kind of GPU."""
 
 
 def other_slice(
-    request: Request, profile: Profile | None, kind: Kind, belief: InterferenceModel, *, smaller: bool
+    request: Request, profile: Profile | None, kind: Kind, belief: InterferenceModel, *, smaller: Smaller
 ) -> Need | None:
     """Another slice than the usual one, None if there is none: for several shares, or a ``smaller`` one."""
     if request.shares_per_gpu > 1:
         return _for_all_shares(request, profile, kind, belief)
     promised = request.max_slowdown is not None and request.compute_milli is None
-    if not smaller or not promised or request.mig_profile is not None:
+    if smaller is Smaller.NONE or not promised or request.mig_profile is not None or profile is None:
         return None
-    return _smaller_slice(request, profile, kind, belief)
+    found = _smaller_slices(request, profile, kind, belief)
+    if smaller is Smaller.LEAST:
+        return next((need for need, _loss in found), None)
+    return min(found, key=_cost, default=(None, 0))[0]
+
+
+def _cost(found: tuple[Need, int]) -> float:
+    need, lost = found
+    return need.compute_milli * (1000 + LOSS * lost)
 
 
 def slowed_together(
@@ -52,24 +78,27 @@ def _for_all_shares(
     return None
 
 
-def _smaller_slice(
-    request: Request, profile: Profile | None, kind: Kind, belief: InterferenceModel
-) -> Need | None:
-    """The smallest slice that keeps the promise, None if that is the usual one or nothing is known."""
+def _smaller_slices(
+    request: Request, profile: Profile, kind: Kind, belief: InterferenceModel
+) -> Iterator[tuple[Need, int]]:
+    """Smaller slices than the usual that keep the promise, the smallest first, and the loss of speed in each.
+
+    The loss is the slowdown beyond 1, in thousandths.  Nothing if it is not known what the job uses.
+    """
     geometry, share = geometry_of(kind[0]), share_of(request, profile, *kind)
-    if profile is None or profile.sm_milli is None or geometry is None or share is None:
-        return None
+    if profile.sm_milli is None or geometry is None or share is None:
+        return
     usual_milli, memory_bytes = share
     for cut in by_size(geometry) if Mode.MIG in possible_modes(request) else ():
         facts = geometry.profiles[cut]
         need = Need(Mode.MIG, geometry.compute_milli(facts), facts.memory_bytes, cut)
         if need.compute_milli >= usual_milli:
-            return None
+            return
         slowdown = _slowdown_in(belief, profile, kind[0], need, facts.name)
         keeps = slowdown is not None and slowdown <= (request.max_slowdown or 1.0)
         if keeps and (memory_bytes is None or facts.memory_bytes >= memory_bytes):
-            return need
-    return None
+            resident = Resident(profile, need.mode, need.compute_milli)
+            yield need, alone_of(belief, kind[0], resident, facts.name)
 
 
 def _slowdown_in(

@@ -203,7 +203,7 @@ def offered_needs(
     for mode, need in needs.items():
         if mode in placement.modes:
             yield RANK_OF[mode], need
-    other = other_slice(request, profile, kind, belief, smaller=placement.chooses_share)
+    other = other_slice(request, profile, kind, belief, smaller=placement.smaller_slice)
     if other is not None and {other.mode, other.gpu_mode} <= placement.modes:
         yield k.OTHER_MIG_RANK, other
 

@@ -81,9 +81,10 @@ def explain_waiting(search: Search, demand: Demand, job: Job, ahead: int) -> Exp
     if job.workers > 1 and fits < job.workers:
         reason, where = _of_gang(search, demand, job)
         reasons = {**reasons, reason: job.workers - fits}
-    return Explanation(
-        job.job_id, Outcome.NO_FIT, reasons, candidates, note=f"{fits} of {job.workers} workers fit{where}"
-    )
+    note = f"{fits} of {job.workers} workers fit{where}"
+    if Reason.OWN_PROMISE in reasons and demand.profile is None:
+        note += "; without a profile, nobody can promise how slow it will be on a GPU that is shared"
+    return Explanation(job.job_id, Outcome.NO_FIT, reasons, candidates, note=note)
 
 
 def _of_gang(search: Search, demand: Demand, job: Job) -> tuple[Reason, str]:

@@ -136,7 +136,8 @@ class JobRecord:
     ``moves`` counts how often it was moved, ``outcome`` is how its latest place was found.
     ``predicted_slowdown`` is the mean over the company that the job has had in this attempt and
     ``predicted_upper`` the worst bound, None when unknown.  ``candidates`` counts the nodes that could have
-    held it and ``ruled_out`` the GPUs that could not, by why, if the scheduler was told to note that.
+    held it, None if not all were looked at, and ``ruled_out`` the GPUs that could not, by why, if the
+    scheduler was told to note that.
     """
 
     job: Job
@@ -165,7 +166,7 @@ class JobRecord:
     predicted_slowdown: float | None = None
     predicted_upper: float | None = None
     outlook: Outlook | None = None
-    candidates: int = 0
+    candidates: int | None = None
     ruled_out: dict[Reason, int] = field(default_factory=dict)
 
     def move(self, move: Move, at_s: float, note: str = "") -> Transition:

@@ -164,10 +164,10 @@ class Search:
         """Whether it is worth trying to place a job."""
         return self.bounded(demand) or self._enough_fit(demand, job.workers)
 
-    def candidate_nodes(self, demand: Demand) -> int:
-        """How many nodes could hold a worker, as far as has been looked."""
+    def candidate_nodes(self, demand: Demand) -> int | None:
+        """How many nodes could hold a worker when they were last looked at; None if not all have been."""
         ask = self.ask_of(demand)
-        return int(np.count_nonzero(workers_of(ask.infos))) if ask.seen >= 0 else 0
+        return int(np.count_nonzero(workers_of(ask.infos))) if ask.seen >= 0 else None
 
     def most_workers(self, demand: Demand, job: Job) -> int:
         """How many workers of a job fit now, at most all of them; found by trying."""

@@ -264,7 +264,8 @@ class ExplanationView(Shape):
     outcome: str
     """no-fit, preempt, repartition or fit."""
     reasons: dict[str, int]
-    candidates: int
+    candidates: int | None
+    """How many nodes could have held it; None if only some were looked at."""
     predicted_slowdown: float | None
     predicted_upper: float | None
     note: str = ""

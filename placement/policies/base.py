@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Protocol
 
+from placement.alternatives import Smaller
 from placement.model import InvalidSpec, Job, Mode, Node, Profile, Request
 from placement.neighbourhood import Neighbour, Neighbourhood
 from placement.partition import MigGeometry
@@ -33,8 +34,8 @@ class Placement:
         source: where it is published, as users read it.
         any_mode: whether the score weighs the sharing modes against each other; if not, MPS comes before
             time slices, these before MIG slices and those before whole GPUs.
-        chooses_share: whether a job that leaves its compute open may get a smaller MIG slice than it can use,
-            as far as its ``max_slowdown`` goes; only for scores that weigh the modes.
+        smaller_slice: which smaller MIG slice than it can use a job may get that leaves its compute open, as
+            far as its ``max_slowdown`` goes; only for scores that weigh the modes.
         noise: draw one of the places with the lowest score instead of the first.
         weighs: which measure the score reads, ``stranded`` or ``forgone``; None is computed unless asked for.
         weighs_lifetimes: whether the score reads ``outlasts``; if not, no job has a lifetime.
@@ -53,7 +54,7 @@ class Placement:
     name: ClassVar[str]
     source: ClassVar[str] = ""
     any_mode: ClassVar[bool] = False
-    chooses_share: ClassVar[bool] = False
+    smaller_slice: ClassVar[Smaller] = Smaller.NONE
     noise: ClassVar[bool] = False
     weighs: ClassVar[Measure] = Measure.NOTHING
     weighs_lifetimes: ClassVar[bool] = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from placement.alternatives import Smaller
 from placement.partition.transitions import HORIZON_S
 from placement.policies.base import Measure, Placement
 from placement.policies.offer import Offer, larger
@@ -37,7 +38,7 @@ class Cotenant(Placement):
     name = "cotenant"
     source = "our own"
     any_mode = True
-    chooses_share = True
+    smaller_slice = Smaller.BEST
     aligned = True
     gathers = True
     weighs = Measure.FORGONE

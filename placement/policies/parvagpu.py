@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from placement.alternatives import Smaller
 from placement.model import Job, JobKind, Mode, Request
 from placement.partition import MODE_ORDER
 from placement.policies.base import Placement
@@ -28,7 +29,7 @@ class ParvaGpu(Placement):
     name = "parvagpu"
     source = "ParvaGPU, SC'24"
     any_mode = True
-    chooses_share = True
+    smaller_slice = Smaller.LEAST
     idles = "an inference job that accepts slices or shares is not given a time slice or a whole GPU"
 
     @staticmethod

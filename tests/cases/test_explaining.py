@@ -186,6 +186,22 @@ def test_a_lost_node_is_named():
     assert desk.reasons("job") == {R.NODE_UNAVAILABLE: 4}
 
 
+@pytest.mark.parametrize(("profile", "told"), [(None, True), ("half", False)])
+def test_a_promise_that_nobody_can_give_is_told(profile, told):
+    desk = Desk("cotenant", (node("n", "1xV100-SXM2-32GB"),), belief="additive")
+    desk.tell(ProfileDefined(SM500))
+    desk.submit("job", mps(300, max_slowdown=1.2), profile=profile)
+    assert desk.reasons("job") == {R.OWN_PROMISE: 1}
+    assert ("without a profile, nobody can promise" in desk.scheduler.explain("job").note) == told
+
+
+def test_places_that_were_not_counted_are_not_none_at_all():
+    desk = Desk("best-fit", FOUR)
+    desk.submit("first", X1)  # nobody else asks for the same: some nodes are looked at
+    desk.submit("second", X1)
+    assert desk.scheduler.explain("first").candidates is None
+
+
 def test_before_any_node_has_joined():
     desk = Desk("backfill", ())
     desk.submit("job", X1)

@@ -230,24 +230,26 @@ def test_a_promise_in_a_shared_slice_is_judged_by_what_is_known_of_it_and_no_nei
 
 # -- smaller slices ----------------------------------------------------------------------------------------
 
-HALF = Profile("half", sm_milli=500)
-SLICED = Profile("sliced", {A100[0]: 10, f"{A100[0]}/2g.20gb": 4}, sm_milli=500)
+HALF, NEARLY = Profile("half", sm_milli=500), Profile("nearly", sm_milli=300)
+SLICED = Profile("sliced", {A100[0]: 10, f"{A100[0]}/3g.40gb": 4}, sm_milli=500)
 SMALLER = {
     # profile, request, policy: which slice of a GPU with three slices left
     "half a GPU's use, and no promise": (HALF, Request(modes=MIG), "cotenant", ""),
-    "twice as slow is fine": (HALF, Request(modes=MIG, max_slowdown=2.0), "cotenant", "2g.20gb"),
-    "or better": (HALF, Request(modes=MIG, max_slowdown=1.5), "cotenant", "3g.40gb"),
-    "or much worse": (HALF, Request(modes=MIG, max_slowdown=9.0), "cotenant", "1g.10gb"),
-    "not by as much": (HALF, Request(modes=MIG, max_slowdown=1.1), "cotenant", ""),
-    "as it was measured": (SLICED, Request(modes=MIG, max_slowdown=2.5), "cotenant", "2g.20gb"),
-    "measured, and too slow": (SLICED, Request(modes=MIG, max_slowdown=2.0), "cotenant", "3g.40gb"),
-    "memory": (
-        HALF, Request(modes=MIG, max_slowdown=9.0, memory_bytes=15 * GIB), "cotenant", "1g.20gb"
-    ),
+    "one that holds in a smaller slice": (HALF, Request(modes=MIG, max_slowdown=1.2), "cotenant", "3g.40gb"),
+    "one that does not": (HALF, Request(modes=MIG, max_slowdown=1.1), "cotenant", ""),
+    "no slower than it has to be": (HALF, Request(modes=MIG, max_slowdown=9.0), "cotenant", "3g.40gb"),
+    "a slice that nearly fits": (NEARLY, Request(modes=MIG, max_slowdown=9.0), "cotenant", "2g.20gb"),
+    "as it was measured": (SLICED, Request(modes=MIG, max_slowdown=2.6), "cotenant", "2g.20gb"),
+    "measured, and too slow": (SLICED, Request(modes=MIG, max_slowdown=2.0), "cotenant", "2g.20gb"),
     "its compute is stated": (HALF, Request(compute_milli=500, modes=MIG, max_slowdown=2.0), "cotenant", ""),
     "a policy that does not choose": (HALF, Request(modes=MIG, max_slowdown=2.0), "best-fit", ""),
-    "services": (HALF, Request(modes=MIG, max_slowdown=2.0), "parvagpu", "2g.20gb"),
     "nothing is known": (None, Request(modes=MIG, max_slowdown=2.0), "cotenant", ""),
+    "services": (HALF, Request(modes=MIG, max_slowdown=2.0), "parvagpu", "2g.20gb"),
+    "services that take the least": (HALF, Request(modes=MIG, max_slowdown=9.0), "parvagpu", "1g.10gb"),
+    "and their memory": (
+        HALF, Request(modes=MIG, max_slowdown=9.0, memory_bytes=15 * GIB), "parvagpu", "1g.20gb"
+    ),
+    "and what was measured": (SLICED, Request(modes=MIG, max_slowdown=1.2), "parvagpu", ""),
 }  # fmt: skip
 
 
@@ -282,12 +284,12 @@ def test_where_there_is_room_the_loss_in_a_slice_decides(sm_milli, beside, expec
 
 def test_others_are_moved_for_a_smaller_slice_where_there_can_be_no_larger_one():
     desk = Desk("cotenant", (node("a", "2xA100-SXM4-80GB"),), belief="additive")
-    desk.tell(ProfileDefined(HALF))
+    desk.tell(ProfileDefined(NEARLY))
     for job_id, cut in (("x", "4g.40gb"), ("y", "1g.10gb"), ("moved", "1g.10gb"), ("z", "4g.40gb")):
         desk.submit(job_id, mig(cut), preemptible=job_id == "moved", duration_s=9e5)
         desk.tell(began(job_id))
     desk.submit("w", mig("2g.20gb"), preemptible=False)
     assert desk.holds("moved") == "a-0:1g.10gb@5"
     desk.tell(at_s=5000.0)
-    orders = desk.submit("j", Request(modes=MIG, max_slowdown=2.0), profile="half", duration_s=8e5)
+    orders = desk.submit("j", Request(modes=MIG, max_slowdown=2.0), profile="nearly", duration_s=8e5)
     assert (orders, desk.holds("j")) == (["stop moved.0 moved"], "a-0:2g.20gb@4")

@@ -46,7 +46,7 @@ class Asked:
         kind = slot.gpu.model, slot.gpu.memory_bytes
         if rank < len(MODE_ORDER):
             return needs_of(self.job.request, self.profile, *kind).get(mode)
-        chooses = self.placement.chooses_share
+        chooses = self.placement.smaller_slice
         return other_slice(self.job.request, self.profile, kind, self.belief, smaller=chooses)
 
 
