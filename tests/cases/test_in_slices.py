@@ -117,6 +117,12 @@ CASES = {
         "parvagpu",
         2,
     ),
+    "a gang where each worker alone would take slices": Case(
+        "1xA100-SXM4-80GB",
+        [("j1", mig("4g.40gb")), ("j2", several(2, 70))],
+        {"j2": " ".join(text(f"a-0:mps:71:1g.10gb@{at}", 2) for at in (6, 5, 4))},
+        workers=3,
+    ),
     "our own policy": Case(
         "1xA100-SXM4-80GB",
         [("j1", mig("4g.40gb")), ("j2", several(4, 70))],
@@ -136,7 +142,9 @@ def desk_of(case: Case, *, compiled: bool = False) -> Desk:
     nodes = tuple(node(node_id, gpus) for node_id, gpus in zip("abcdefgh", case.gpus.split(), strict=False))
     desk = Desk(case.policy, nodes, compiled=compiled)
     for job_id, request in case.queue:
-        desk.submit(job_id, request, kind=JobKind.INFERENCE, workers=case.workers)
+        desk.submit(
+            job_id, request, kind=JobKind.INFERENCE, workers=1 if request.mig_profile else case.workers
+        )
     return desk
 
 
