@@ -383,25 +383,47 @@ def slowdown(me: Held, others: Sequence[Held]) -> float | None:
 
     The additive model: time-sliced neighbours cost their own busy time, MPS neighbours what both use of the
     SMs and of DRAM bandwidth, slices nothing; a share smaller than the job's own use slows it by the ratio.
+    Those who share a slice use so much more of that, and one that could use more than all of it is slower
+    besides.
     """
     share, profile = me.share, me.profile
     if share.mode is Mode.EXCLUSIVE or (not others and share.compute_milli >= WHOLE_MILLI):
         return 1.0
     if profile is None or profile.sm_milli is None:
         return None
-    busy, bandwidth = profile.sm_milli / 1000, (profile.dram_milli or 0) / 1000
+    busy, bandwidth, part = _uses(me)
     total = 1.0
     for other in others if share.mode is not Mode.MIG else ():
         if other.share.mode is Mode.MIG:
             continue
         if other.profile is None or other.profile.sm_milli is None:
             return None
-        other_busy = other.profile.sm_milli / 1000
+        other_busy, other_bandwidth, other_part = _uses(other)
         if Mode.TIMESLICE in (share.mode, other.share.mode):
             total += TURN * other_busy
         else:
-            total += SM * busy * min(other_busy, other.share.compute_milli / 1000)
-            total += DRAM * bandwidth * (other.profile.dram_milli or 0) / 1000
+            total += SM * busy * min(other_busy, other_part)
+            total += DRAM * bandwidth * other_bandwidth
     if share.mode in (Mode.MIG, Mode.MPS):
-        total *= max(1.0, profile.sm_milli / share.compute_milli)
-    return total
+        total *= max(1.0, busy / part)
+    cut = _slice_around(share)
+    return (
+        total if cut is None else total * max(1.0, profile.sm_milli / (cut.compute * 1000 // COMPUTE_SLICES))
+    )
+
+
+def _uses(held: Held) -> tuple[float, float, float]:
+    """What a resident uses of SMs and DRAM bandwidth, and its share, of the GPU or of the slice around it."""
+    profile, cut = held.profile, _slice_around(held.share)
+    busy = 0.0 if profile is None else (profile.sm_milli or 0) / 1000
+    bandwidth = 0.0 if profile is None else (profile.dram_milli or 0) / 1000
+    part = held.share.compute_milli / 1000
+    if cut is None:
+        return busy, bandwidth, part
+    compute, memory = COMPUTE_SLICES / cut.compute, MEMORY_SLICES / cut.memory
+    return min(busy * compute, 1.0), min(bandwidth * memory, 1.0), part * compute
+
+
+def _slice_around(share: Share) -> Slice | None:
+    """The slice that an MPS share or a time slice lies in."""
+    return None if share.mode is Mode.MIG else SLICES_80GB.get(share.mig_profile or "")

@@ -98,7 +98,7 @@ def test_several_shares_of_a_slice_slow_each_other_and_nobody_else(devices: Simu
     beside = Tenant(WorkerKey("beside", 1, 0), (Share("GPU-n-0", Mode.MIG, 428, None, "3g.40gb", 0),), LIGHT)
     speeds = devices.speeds([pair, beside])
     assert speeds[beside.key] == 1.0
-    assert speeds[pair.key] == pytest.approx(1 / (1 + 1.12 * 0.466))
+    assert speeds[pair.key] == pytest.approx(1 / (1 + 1.12 * 0.467))
 
 
 def test_without_a_profile_nobody_is_slowed_and_use_is_unknown(devices: SimulatedDevices) -> None:
