@@ -73,7 +73,7 @@ def _within(geometry: MigGeometry, cut: MigProfile, resident: Resident) -> Resid
 
 
 def _part(used_milli: int | None, slices: tuple[int, int]) -> int | None:
-    """A use of the whole GPU, of so many slices, as one of the second number of them: rounded up, at most all."""
+    """A use of the whole GPU as one of a part, at most all of it; ``slices`` of the GPU and of the part."""
     return None if used_milli is None else min(-(-used_milli * slices[0] // slices[1]), WHOLE_GPU_MILLI)
 
 
