@@ -12,7 +12,18 @@ from placement.alternatives import other_slice
 from placement.ask import opening_ms
 from placement.interference import model_named
 from placement.ledger import Ledger
-from placement.model import Devices, Isolation, Job, JobKind, Mode, Profile, ProfileDefined, Request, Share
+from placement.model import (
+    Devices,
+    Isolation,
+    Job,
+    JobKind,
+    Mode,
+    Profile,
+    ProfileDefined,
+    Reason,
+    Request,
+    Share,
+)
 from placement.options import Options
 from placement.partition import Change, Instance, Setup, needs_in_slice, repartition, transition
 from placement.policies import PLACEMENTS, policy_named
@@ -231,6 +242,13 @@ def test_several_shares_of_a_slice_are_weighed_as_a_slice_in_which_they_slow_eac
     slowdown = (1 + 3 * 0.46 * 0.35 * 0.248) * 350 / 248
     assert (term[k.MILLI], term[k.ALONE]) == (285, round(1000 * slowdown) - 1000)
     assert term[k.PRICE] == opening_ms(A100[0], Mode.MIG) != opening_ms(A100[0], Mode.MPS)
+
+
+def test_who_finds_no_slice_for_several_shares_is_told_what_is_in_the_way():
+    desk = Desk("best-fit", (node("a", "1xA100-SXM4-80GB"),))
+    desk.tell(desk.job("x", mig("4g.40gb")), desk.job("y", mig("3g.40gb")))
+    desk.submit("eight", several(8, 20))
+    assert desk.reasons("eight") == {Reason.GPU_MODE: 1}
 
 
 BUSY = Profile("busy", sm_milli=70, dram_milli=600)

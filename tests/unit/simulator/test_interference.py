@@ -3,7 +3,7 @@
 import pytest
 
 from placement.interference import AdditiveInterference, NoInterference, Prediction, Resident
-from placement.model import Mode, Profile, Request
+from placement.model import Devices, Mode, Profile, Request
 from placement.trace import TraceRow
 from simulator.cluster_spec import load_cluster
 from simulator.engine import SimulationOptions, SimulationResult, simulate
@@ -49,6 +49,14 @@ CROWDS = {
     "three, one after the other": ([("a", 0, 30), ("b", 10, 30), ("c", 20, 30)], {"a": 65, "b": 85, "c": 90}),
     "a neighbour that never ends": ([("a", 0, 100), ("z", 40, None)], {"a": 160, "z": None}),
 }  # fmt: skip
+
+
+def test_shares_of_one_slice_slow_each_other_and_not_those_of_another():
+    request = Request(
+        gpus=2, compute_milli=70, modes=frozenset({Mode.MIG, Mode.TIMESLICE}), devices=Devices.SAME
+    )
+    result = run([TraceRow(job_id, 0, request, 100) for job_id in "ab"], Crowd(), policy="parvagpu")
+    assert {o.job_id: o.ended_s for o in result.outcomes} == {"a": 200, "b": 200}
 
 
 @pytest.mark.parametrize("case", CROWDS)
