@@ -309,6 +309,7 @@ def test_a_promise_in_a_shared_slice_is_judged_by_what_is_known_of_it_and_no_nei
     desk.submit("beside", mig("4g.40gb"))
     desk.submit("j", several(2, 70, MIG | TIMESLICE, max_slowdown=3.4), profile="p")
     assert desk.holds("j") == text("a-0:timeslice:71:1g.10gb@6", 2)
+    assert desk.scheduler.explain("j").predicted_slowdown == pytest.approx((1 + 1.12) * 1.5)
     desk.submit("next", mig("2g.20gb"))
     assert desk.holds("next") == "a-0:2g.20gb@4"
 
