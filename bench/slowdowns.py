@@ -91,7 +91,7 @@ def _outside(held: Held) -> Held:
         sm, dram = known.sm_milli, known.dram_milli
         known = replace(
             known,
-            sm_milli=None if sm is None else min(sm * COMPUTE_SLICES // cut.compute, WHOLE_MILLI),
-            dram_milli=None if dram is None else min(dram * MEMORY_SLICES // cut.memory, WHOLE_MILLI),
+            sm_milli=None if sm is None else min(-(-sm * COMPUTE_SLICES // cut.compute), WHOLE_MILLI),
+            dram_milli=None if dram is None else min(-(-dram * MEMORY_SLICES // cut.memory), WHOLE_MILLI),
         )
     return replace(held, share=share, profile=known)

@@ -144,7 +144,8 @@ class Demand:
     """What one worker asks for and who asks; equal demands are one object, kept by the search.
 
     ``asker`` is the tenant where it matters (isolation), else None; ``rows`` are the only nodes that will do,
-    None for all; ``lifetime`` is how long the job lasts where the policy weighs that, else 0.
+    None for all; ``lifetime`` is how long the job lasts where the policy weighs that, else 0; ``only`` is the
+    one rank that will do, None for all.
     """
 
     request: Request
@@ -154,6 +155,7 @@ class Demand:
     ask: Ask | None = None
     rows: Ints | None = None
     lifetime: int = 0
+    only: int | None = None
     number: int = k.STRANGER
     """The asker's, as :meth:`placement.cluster.Cluster.tenant_number` gives it."""
 

@@ -20,6 +20,8 @@ _NOBODY = None, Request(gpus=0), 0, None
 
 _Key = tuple[Request, str | None, int]
 """A request, the name of the profile that goes with it, and the lifetime of the job where that is weighed."""
+_AskKey = tuple[Request, str | None, int, int | None]
+"""The same, and the one rank that will do."""
 
 
 class Demands:
@@ -36,7 +38,7 @@ class Demands:
         self._demands: dict[tuple[Crowd, str | None], Demand] = {}
         self._latest: tuple[Job | None, Request, int, Crowd | None] = _NOBODY
         self._recent: dict[tuple[int, str | None, str | None, int], Demand] = {}
-        self._asks: dict[_Key, Ask] = {}
+        self._asks: dict[_AskKey, Ask] = {}
 
     def demand(self, job: Job, profile: Profile | None) -> Demand:
         """The demand of a job's worker; the tenant counts only where somebody isolates."""
@@ -112,7 +114,8 @@ class Demands:
         return ask
 
     def _compiled_once(self, demand: Demand) -> Ask:
-        key = (demand.request, None if demand.profile is None else demand.profile.name, demand.lifetime)
+        name = None if demand.profile is None else demand.profile.name
+        key = (demand.request, name, demand.lifetime, demand.only)
         ask = self._asks.get(key)
         if ask is None or ask.generation != self._cluster.generation:
             while len(self._asks) >= MAX_ASKS:
@@ -120,5 +123,8 @@ class Demands:
             ask = compile_ask(demand.request, demand.profile, self._cluster, self._placement, self._belief)
             ask.sweeps = self._cluster.neighbourhoods.sweeps
             ask.entries[k.LIFETIME] = ask.plain[k.LIFETIME] = demand.lifetime
+            if demand.only is not None:
+                ask.plain[k.OFFERED] &= 1 << demand.only
+                ask.entries[k.OFFERED] = ask.plain[k.OFFERED]
             self._asks[key] = ask
         return ask

@@ -26,7 +26,6 @@ from placement.interference import InterferenceModel
 from placement.lodgings import Holder
 from placement.model import Assignment, Isolation, Job, Profile, Reason
 from placement.options import Options
-from placement.partition import MODE_ORDER
 from placement.policies import Measure, Placement
 from placement.prices import Prices
 from placement.rows import Rows
@@ -203,7 +202,7 @@ class Search:
         """Allocate all workers of a job, or nothing and None.
 
         A gang that shall be together is tried in each domain with room for it, see :mod:`placement.gangs`.
-        If it does not fit where each worker takes its best place, all of one mode may.
+        If it does not fit where each worker takes its best place, all in the same way may.
         """
         if job.workers == 1:
             return tuple(self._place_workers(holder, demand, job)) or None
@@ -215,17 +214,15 @@ class Search:
         return None
 
     def _attempts(self, demand: Demand, job: Job, *, or_most: bool = False) -> Iterator[Demand]:
-        """The demand in each scope, and for a gang that may use several modes the same in one mode each."""
+        """The demand in each scope, and for a gang that has several ways the same in each of them alone."""
         if job.workers == 1:
             yield demand
             return
         for scope in self._gangs.scopes(demand, job.workers, or_most=or_most):
             yield scope
-            modes = dict.fromkeys(MODE_ORDER[k.MODE_RANK[rank]] for rank in self.ask_of(scope).ranks)
-            if len(modes) > 1 and job.request.gpus:
-                for mode in modes:
-                    request = replace(scope.request, modes=frozenset({mode}))
-                    yield replace(scope, request=request, ask=None)
+            ranks = self.ask_of(scope).ranks
+            if len(ranks) > 1 and job.request.gpus:
+                yield from (replace(scope, only=rank, ask=None) for rank in ranks)
 
     def _take_back(self, holder: Holder, placed: list[Assignment]) -> None:
         for assignment in placed:

@@ -73,8 +73,8 @@ def _within(geometry: MigGeometry, cut: MigProfile, resident: Resident) -> Resid
 
 
 def _part(used_milli: int | None, slices: tuple[int, int]) -> int | None:
-    """What a use of the whole GPU, of so many slices, is of the second number of them; at most all."""
-    return None if used_milli is None else min(used_milli * slices[0] // slices[1], WHOLE_GPU_MILLI)
+    """A use of the whole GPU as one of a part, at most all of it; ``slices`` of the GPU and of the part."""
+    return None if used_milli is None else min(-(-used_milli * slices[0] // slices[1]), WHOLE_GPU_MILLI)
 
 
 def _alone(model: InterferenceModel, gpu_model: str, resident: Resident, mig_profile: str) -> Prediction:

@@ -47,8 +47,8 @@ class Explanation:
     """Why a job waits, or why it was placed where it is.
 
     ``reasons`` counts GPUs (or nodes, or 1 for the cluster) by why they were ruled out; ``candidates`` is how
-    many GPUs could hold the first worker, for a placed job how many nodes could have when it was placed (None if
-    not all were looked at).  Slowdowns are None when unknown.
+    many GPUs could hold the first worker, for a placed job how many nodes could have when it was placed, None
+    if not all were looked at.  Slowdowns are None when unknown.
     """
 
     job_id: str

@@ -2,12 +2,34 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 
 import pytest
 
-from placement.model import Devices, Isolation, JobKind, Mode, Profile, ProfileDefined, Request
-from placement.partition import needs_in_slice
+from placement import columns as k
+from placement.alternatives import other_slice
+from placement.ask import opening_ms
+from placement.interference import model_named
+from placement.ledger import Ledger
+from placement.model import (
+    Devices,
+    Isolation,
+    Job,
+    JobKind,
+    Mode,
+    Profile,
+    ProfileDefined,
+    Reason,
+    Request,
+    Share,
+)
+from placement.options import Options
+from placement.partition import Change, Instance, Setup, needs_in_slice, repartition, transition
+from placement.policies import PLACEMENTS, policy_named
+from placement.repartition import Repartition
+from placement.scheduler import Scheduler
+from placement.search import Search
 from tests.cases.desk import GIB, MIG, MPS, TIMESLICE, Desk, began, exited, mig, node, stopped
 
 A100, A30, V100 = ("A100-SXM4-80GB", 80 * GIB), ("A30-24GB", 24 * GIB), ("V100-SXM2-32GB", 32 * GIB)
@@ -117,6 +139,12 @@ CASES = {
         "parvagpu",
         2,
     ),
+    "a gang where each worker alone would take slices": Case(
+        "1xA100-SXM4-80GB",
+        [("j1", mig("4g.40gb")), ("j2", several(2, 70))],
+        {"j2": " ".join(text(f"a-0:mps:71:1g.10gb@{at}", 2) for at in (6, 5, 4))},
+        workers=3,
+    ),
     "our own policy": Case(
         "1xA100-SXM4-80GB",
         [("j1", mig("4g.40gb")), ("j2", several(4, 70))],
@@ -136,7 +164,9 @@ def desk_of(case: Case, *, compiled: bool = False) -> Desk:
     nodes = tuple(node(node_id, gpus) for node_id, gpus in zip("abcdefgh", case.gpus.split(), strict=False))
     desk = Desk(case.policy, nodes, compiled=compiled)
     for job_id, request in case.queue:
-        desk.submit(job_id, request, kind=JobKind.INFERENCE, workers=case.workers)
+        desk.submit(
+            job_id, request, kind=JobKind.INFERENCE, workers=1 if request.mig_profile else case.workers
+        )
     return desk
 
 
@@ -164,6 +194,61 @@ def test_a_slice_with_several_shares_is_room_for_another_slice_when_they_leave()
     assert desk.holds("inside") == text("a-0:mps:71:2g.20gb@4", 4)
     assert desk.submit("short", mig("3g.40gb"), duration_s=1.0) == ["stop inside.0 preempted"]
     assert desk.tell(stopped("inside")) == ["start short.0 a-0"]
+
+
+def test_shares_that_are_rounded_down_one_by_one_free_all_of_their_slice():
+    desk = Desk("srtf", (node("a", "1xA100-SXM4-80GB"),))
+    desk.submit("cut", mig("4g.40gb"), preemptible=False)
+    desk.submit("inside", several(20, 20), duration_s=1000.0)
+    assert desk.holds("inside") == text("a-0:mps:21:3g.40gb@4", 20)  # 8 thousandths less than the slice
+    assert desk.submit("short", mig("3g.40gb"), duration_s=1.0) == ["stop inside.0 preempted"]
+
+
+def test_a_slice_with_several_shares_stays_where_slices_go_by_speed():
+    """They were placed before the manager was started with that policy."""
+    desk = Desk("parvagpu", (node("a", "1xA100-SXM4-80GB"),))
+    speeds = {f"{A100[0]}/{cut}": float(rate) for cut, rate in (("2g.20gb", 6), ("4g.40gb", 9))}
+    desk.tell(ProfileDefined(Profile("p", {A100[0]: 10.0, **speeds}, sm_milli=800)))
+    desk.submit("inside", several(4, 70))
+    old = desk.scheduler
+    desk.scheduler = Scheduler.restore(
+        policy_named("miso"), old.belief, copy.deepcopy(old.snapshot()), Options(compiled=False)
+    )
+    assert desk.submit("j", Request(modes=MIG), profile="p") == ["start j.0 a-0"]
+    assert (desk.holds("inside"), desk.holds("j")) == (text("a-0:mps:71:2g.20gb@4", 4), "a-0:4g.40gb@0")
+
+
+def test_what_it_takes_to_cut_a_slice_with_several_shares_is_that_of_one_slice():
+    desk = Desk("parvagpu", (node("a", "1xA100-SXM4-80GB"),))
+    desk.submit("inside", several(4, 70))
+    options = Options(compiled=False)
+    search = Search(desk.scheduler.cluster, PLACEMENTS["cotenant"](), model_named("none"), options)
+    price = Repartition(search, Ledger())._price
+    gpu, old, new = "GPU-a-0", Instance("2g.20gb", 4), Instance("3g.40gb", 4)
+    into_slice = Share(gpu, Mode.MIG, 428, None, new.profile, new.start)
+    assert price(into_slice, {"inside"}) == repartition(Change((old,), (new,), moved=1))
+    beside = Share(gpu, Mode.MPS, 71, None, "1g.10gb", 6)
+    assert price(beside, set()) == repartition(Change((), (Instance("1g.10gb", 6),), moved=0))
+    setup = Setup(A100[0], Mode.MIG, 4, 1, settled=False)
+    assert price(Share(gpu, Mode.EXCLUSIVE, 1000), {"inside"}) == transition(setup, Mode.EXCLUSIVE)
+
+
+def test_several_shares_of_a_slice_are_weighed_as_a_slice_in_which_they_slow_each_other():
+    desk = Desk("cotenant", (node("a", "1xA100-SXM4-80GB"),))
+    options = Options(compiled=False)
+    search = Search(desk.scheduler.cluster, PLACEMENTS["cotenant"](), model_named("additive"), options)
+    job, profile = Job("j", several(4, 70), 0.0, 1), Profile("p", sm_milli=100)
+    term = search.ask_of(search.demand(job, profile)).terms[k.OTHER_MIG_RANK, 0]
+    slowdown = (1 + 3 * 0.46 * 0.35 * 0.248) * 350 / 248
+    assert (term[k.MILLI], term[k.ALONE]) == (285, round(1000 * slowdown) - 1000)
+    assert term[k.PRICE] == opening_ms(A100[0], Mode.MIG) != opening_ms(A100[0], Mode.MPS)
+
+
+def test_who_finds_no_slice_for_several_shares_is_told_what_is_in_the_way():
+    desk = Desk("best-fit", (node("a", "1xA100-SXM4-80GB"),))
+    desk.tell(desk.job("x", mig("4g.40gb")), desk.job("y", mig("3g.40gb")))
+    desk.submit("eight", several(8, 20))
+    assert desk.reasons("eight") == {Reason.GPU_MODE: 1}
 
 
 BUSY = Profile("busy", sm_milli=70, dram_milli=600)
@@ -224,6 +309,7 @@ def test_a_promise_in_a_shared_slice_is_judged_by_what_is_known_of_it_and_no_nei
     desk.submit("beside", mig("4g.40gb"))
     desk.submit("j", several(2, 70, MIG | TIMESLICE, max_slowdown=3.4), profile="p")
     assert desk.holds("j") == text("a-0:timeslice:71:1g.10gb@6", 2)
+    assert desk.scheduler.explain("j").predicted_slowdown == pytest.approx((1 + 1.12) * 1.5)
     desk.submit("next", mig("2g.20gb"))
     assert desk.holds("next") == "a-0:2g.20gb@4"
 
@@ -264,6 +350,11 @@ def test_a_slice_may_be_as_small_as_the_promise_allows(profile, request_, policy
     assert desk.holds("j").partition("@")[0] == (f"a-0:{cut}" if cut else "")
     upper = desk.scheduler.explain("j").predicted_upper
     assert not cut or (upper is not None and upper <= (request_.max_slowdown or 0))
+
+
+def test_the_slice_that_a_job_can_use_is_not_offered_twice():
+    request, belief = Request(modes=MIG, max_slowdown=1.1), model_named("additive")
+    assert other_slice(request, HALF, A100, belief, smaller=True) is None
 
 
 WITH_ROOM = {

@@ -176,8 +176,8 @@ def _used_of(profile: Profile | None, memory: int, compute: int) -> Profile | No
     sm, dram = profile.sm_milli, profile.dram_milli
     return replace(
         profile,
-        sm_milli=None if sm is None else min(sm * 7 // compute, 1000),
-        dram_milli=None if dram is None else min(dram * 8 // memory, 1000),
+        sm_milli=None if sm is None else min(-(-sm * 7 // compute), 1000),
+        dram_milli=None if dram is None else min(-(-dram * 8 // memory), 1000),
     )
 
 

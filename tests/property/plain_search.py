@@ -31,17 +31,18 @@ class Asked:
     job: Job
     profile: Profile | None
     placement: Placement
+    belief: InterferenceModel
+    only: int | None = None
+    """The one rank that will do."""
 
     @property
     def who(self) -> Lodger:
         return lodger_of(self.job, self.profile, Share("", Mode.EXCLUSIVE, 1000))
 
-    belief: InterferenceModel
-
     def need(self, slot: Slot, rank: int) -> Need | None:
         """The share in one of the ways to serve it: in each mode, and another slice that keeps a promise."""
         mode = WAYS[rank]
-        if mode not in self.placement.modes:
+        if mode not in self.placement.modes or self.only not in (None, rank):
             return None
         kind = slot.gpu.model, slot.gpu.memory_bytes
         if rank < len(MODE_ORDER):
@@ -120,12 +121,10 @@ class PlainSearch:
     # -- one job -------------------------------------------------------------------------------------------
 
     def place(self, job: Job, profile: Profile | None, *, alone: bool) -> tuple[Assignment, ...] | None:
-        """All workers or none; a gang may keep to one mode.  ``alone``: nobody else asks for the same."""
+        """All workers or none; a gang may keep to one way.  ``alone``: nobody else asks for the same."""
         narrowed = replace(job, request=self.placement.asks(job))
-        for request in self._attempts(narrowed, profile):
-            attempt = replace(job, request=request)
+        for asked in self._attempts(Asked(narrowed, profile, self.placement, self.books.belief)):
             placed: list[Assignment] = []
-            asked = Asked(attempt, profile, self.placement, self.books.belief)
             view = PlainView(self, asked, self.sight) if alone and self.sight is not None else None
             while len(placed) < job.workers:
                 place = self.worker(asked, len(placed), view)
@@ -138,14 +137,13 @@ class PlainSearch:
                 return tuple(placed)
         return None
 
-    def _attempts(self, job: Job, profile: Profile | None) -> Iterator:
-        yield job.request
-        asked = Asked(job, profile, self.placement, self.books.belief)
+    def _attempts(self, asked: Asked) -> Iterator[Asked]:
+        yield asked
         gpus = {(gpu.model, gpu.memory_bytes): gpu for node in self.books.nodes.values() for gpu in node.gpus}
-        ways = ((gpu, rank) for gpu in gpus.values() for rank in range(len(WAYS)))
-        modes = {WAYS[rank] for gpu, rank in ways if asked.need(Slot(gpu), rank) is not None}
-        if job.workers > 1 and len(modes) > 1 and job.request.gpus:
-            yield from (replace(job.request, modes=frozenset({m})) for m in MODE_ORDER if m in modes)
+        slots = [Slot(gpu) for gpu in gpus.values()]
+        ranks = [rank for rank in range(len(WAYS)) if any(asked.need(slot, rank) for slot in slots)]
+        if asked.job.workers > 1 and len(ranks) > 1 and asked.job.request.gpus:
+            yield from (replace(asked, only=rank) for rank in ranks)
 
     def worker(self, asked: Asked, worker: int, view: PlainView | None) -> Place | None:
         """The best place of all nodes; at first sight, of those in sight, or of the next."""

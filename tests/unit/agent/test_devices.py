@@ -79,7 +79,7 @@ def test_those_in_a_slice_slow_each_other_and_nobody_beside_it(devices: Simulate
     inside = Tenant(WorkerKey("inside", 1, 0), shares, LIGHT)
     beside = Tenant(WorkerKey("b", 1, 0), (Share("GPU-n-0", Mode.MIG, 428, 8 * GIB, "3g.40gb", 0),), LIGHT)
     speeds = devices.speeds([inside, beside])
-    assert (speeds[inside.key], speeds[beside.key]) == (pytest.approx(1 / (1 + 1.12 * 0.466)), 1.0)
+    assert (speeds[inside.key], speeds[beside.key]) == (pytest.approx(1 / (1 + 1.12 * 0.467)), 1.0)
 
 
 def test_the_slowest_gpu_of_a_worker_counts(devices: SimulatedDevices) -> None:
@@ -106,7 +106,7 @@ def test_several_shares_of_a_slice_slow_each_other_and_nobody_else(devices: Simu
     beside = Tenant(WorkerKey("beside", 1, 0), (Share("GPU-n-0", Mode.MIG, 428, None, "3g.40gb", 0),), LIGHT)
     speeds = devices.speeds([pair, beside])
     assert speeds[beside.key] == 1.0
-    assert speeds[pair.key] == pytest.approx(1 / (1 + 1.12 * 0.466))
+    assert speeds[pair.key] == pytest.approx(1 / (1 + 1.12 * 0.467))
 
 
 def test_without_a_profile_nobody_is_slowed_and_use_is_unknown(devices: SimulatedDevices) -> None:

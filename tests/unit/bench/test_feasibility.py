@@ -64,6 +64,12 @@ def mig(gpu: str, name: str, start: int | None, milli: int = 142, gib: int = 9) 
     return Share(gpu, Mode.MIG, milli, gib * GIB, name, start)
 
 
+def inside(name: str, count: int, milli: int, gib: int | None = 1, **fields) -> list[Assignment]:
+    """So many MPS shares of one slice of a0, or in another mode."""
+    share = Share("a0", Mode.MPS, milli, None if gib is None else gib * GIB, name, 0)
+    return [on("a", *(replace(share, **fields),) * count)]
+
+
 def on(node: str, *shares: Share, worker: int = 0) -> Assignment:
     return Assignment(worker, node, shares)
 
@@ -103,6 +109,29 @@ ONE_JOB = [
     (Rule.DEVICES, job("j", gpus=2, modes=SHARED), [on("a", mps("a0"), mps("a0"))]),
     (Rule.DEVICES, job("j", gpus=2, devices=Devices.SAME), [on("a", mps("a0"), mps("a1"))]),
     (None, job("j", gpus=2, devices=Devices.SAME), [on("a", mps("a0"), mps("a0"))]),
+    (None, job("j", gpus=4, devices=Devices.SAME), inside("2g.20gb", 4, 71, 5)),
+    (None, job("j", gpus=4, devices=Devices.SAME), inside("2g.20gb", 4, 71, mode=Mode.TIMESLICE)),
+    (Rule.COMPUTE, job("j", gpus=4, devices=Devices.SAME), inside("2g.20gb", 4, 72)),
+    (Rule.MEMORY, job("j", gpus=4, devices=Devices.SAME), inside("2g.20gb", 4, 71, 6)),
+    (Rule.CLIENTS, job("j", gpus=7, devices=Devices.SAME), inside("1g.10gb", 7, 20)),
+    (None, job("j", gpus=7, devices=Devices.SAME), inside("1g.10gb", 7, 20, mode=Mode.TIMESLICE)),
+    (Rule.SLICE, job("j", gpus=4, devices=Devices.SAME), inside("2g.10gb", 4, 71)),
+    (Rule.MODE, job("j", gpus=4, modes=SHARED, devices=Devices.SAME), inside("2g.20gb", 4, 71)),
+    (
+        Rule.ISOLATION,
+        job("j", gpus=4, isolation=Isolation.HARDWARE, devices=Devices.SAME),
+        inside("2g.20gb", 4, 71),
+    ),
+    (
+        None,
+        job("j", gpus=2, max_slowdown=1.2, profile="calm", devices=Devices.SAME),
+        inside("2g.20gb", 2, 142),
+    ),
+    (
+        Rule.PROMISE,
+        job("j", gpus=2, max_slowdown=1.1, profile="calm", devices=Devices.SAME),
+        inside("2g.20gb", 2, 142),
+    ),
     (None, job("j", workers=2, together=Together(Level.NODE)), FAR),
     (None, job("j", workers=2, together=Together(Level.RACK, required=True)), FAR),
     (Rule.TOGETHER, job("j", workers=2, together=Together(Level.NODE, required=True)), FAR),
@@ -251,6 +280,10 @@ def test_slowdown_by_hand():
     assert slowdown(calm, [busy]) == pytest.approx(1 + 0.46 * 0.1 * 0.4 + 0.35 * 0.1 * 0.6)
     assert slowdown(busy, [calm]) == pytest.approx((1 + 0.46 * 0.8 * 0.1 + 0.35 * 0.6 * 0.1) * 800 / 400)
     assert slowdown(slice_, [slice_]) == pytest.approx(800 / 142)
+    part = Held(job("p"), CALM, 0, inside("2g.20gb", 2, 142)[0].shares[0])
+    assert slowdown(part, [part]) == pytest.approx(1 + 0.46 * 0.35 * 0.35 + 0.35 * 0.4 * 0.4)
+    whole_slice = Held(job("p"), BUSY, 0, inside("1g.10gb", 2, 71, mode=Mode.TIMESLICE)[0].shares[0])
+    assert slowdown(whole_slice, [whole_slice]) == pytest.approx((1 + 1.12) * 800 / 142)
     assert slowdown(turn, [busy, calm]) == pytest.approx(1 + 1.12 * 0.8 + 1.12 * 0.1)
 
 

@@ -181,15 +181,15 @@ IN_SLICES = {
     # who is on the GPU -> slowdown of the first, worked out by hand
     "alone in a slice that is large enough": ([(LIGHT, inside(Mode.MPS, 428, 0))], 1.0),
     "alone in a slice that is too small": ([(HEAVY, inside(TURNS, 428, 0))], 900 / 428),
-    "two halves": ([(LIGHT, inside(Mode.MPS, 214, 0))] * 2, 1 + 0.46 * 0.466 * 0.466 + 0.35 * 0.2 * 0.2),
+    "two halves": ([(LIGHT, inside(Mode.MPS, 214, 0))] * 2, 1 + 0.46 * 0.467 * 0.467 + 0.35 * 0.2 * 0.2),
     "who could use more than a half": (
         [(PLAIN, inside(Mode.MPS, 214, 0))] * 2, (1 + 0.46 * 0.499) * 1000 / 499 * LARGE
     ),
-    "turns": ([(LIGHT, inside(TURNS, 214, 0))] * 2, 1 + 1.12 * 0.466),
+    "turns": ([(LIGHT, inside(TURNS, 214, 0))] * 2, 1 + 1.12 * 0.467),
     "turns of who could use more than the slice": ([(PLAIN, inside(TURNS, 214, 0))] * 2, (1 + 1.12) * LARGE),
     "a whole slice beside it": ([(LIGHT, inside(TURNS, 428, 0)), (HEAVY, SLICE)], 1.0),
     "those in another slice": (
-        [*[(LIGHT, inside(TURNS, 214, 0))] * 2, *[(None, inside(TURNS, 214, 4))] * 2], 1 + 1.12 * 0.466
+        [*[(LIGHT, inside(TURNS, 214, 0))] * 2, *[(None, inside(TURNS, 214, 4))] * 2], 1 + 1.12 * 0.467
     ),
     "a stranger in the same": ([(LIGHT, inside(TURNS, 214, 0)), (None, inside(TURNS, 214, 0))], None),
     "shares of the GPU itself": (

@@ -51,6 +51,14 @@ CROWDS = {
 }  # fmt: skip
 
 
+def test_shares_of_one_slice_slow_each_other_and_not_those_of_another():
+    request = Request(
+        gpus=2, compute_milli=70, modes=frozenset({Mode.MIG, Mode.TIMESLICE}), devices=Devices.SAME
+    )
+    result = run([TraceRow(job_id, 0, request, 100) for job_id in "ab"], Crowd(), policy="parvagpu")
+    assert {o.job_id: o.ended_s for o in result.outcomes} == {"a": 200, "b": 200}
+
+
 @pytest.mark.parametrize("case", CROWDS)
 def test_progress_is_integrated_under_the_slowdown_of_the_present_neighbours(case):
     lines, ends = CROWDS[case]
