@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from placement.model import (
@@ -42,6 +42,12 @@ class _Held:
     by_worker: dict[int, Assignment] = field(default_factory=dict)
     models: set[str] = field(default_factory=set)
     """In whose cells it is entered."""
+    gpus: set[str] = field(default_factory=set)
+    """Those that are entered as its own."""
+
+    def is_on(self, gpu_uuid: str) -> bool:
+        """Whether it holds a share of a GPU."""
+        return any(share.gpu_uuid == gpu_uuid for held in self.by_worker.values() for share in held.shares)
 
 
 class HivedPlanner:
@@ -57,6 +63,9 @@ class HivedPlanner:
         self._memory: dict[str, dict[int | None, set[tuple[str, int]]]] = {}  # by model: who has how much
         self._unlinked: set[str] = set()  # nodes whose GPUs are not known to be joined by NVLink
         self._held: dict[str, _Held] = {}
+        # A GPU that jobs share, under the policy of before a restart, is entered for the first of them.
+        self._holder: dict[str, str] = {}  # by UUID
+        self._beside: dict[str, dict[str, None]] = {}  # by UUID: the others
         self._judged: Sequence[Node] = ()
         self._shortages: dict[str, str] = {}
 
@@ -119,8 +128,11 @@ class HivedPlanner:
         self._cells = {
             model: Cells(pool, self._quotas.get(model, {})) for model, pool in pools_of(nodes).items()
         }
-        for job_id, held in self._held.items():
+        self._holder, self._beside = {}, {}
+        for held in self._held.values():
             held.models.clear()
+            held.gpus.clear()
+        for job_id in self._held:
             self._enter(job_id)
 
     def take(self, job: Job, assignments: Iterable[Assignment]) -> None:
@@ -190,20 +202,33 @@ class HivedPlanner:
             slots = tuple(self._slots[model, part.node][n] for n in part.slots)
             for first in range(0, len(slots), gpus):
                 parts.append(PlannedPart(part.node, slots[first : first + gpus], part.cell))
-        return PlannedPlace(tuple(parts), grant.evictions)
+        taken = {(model, part.node, number) for part in grant.parts for number in part.slots}
+        return PlannedPlace(tuple(parts), (*grant.evictions, *self._others_on(taken, grant.evictions)))
+
+    def _others_on(self, taken: Container[tuple[str, str, int]], leaving: Iterable[str]) -> list[str]:
+        """Those beside the holders of these GPUs, who must leave them too."""
+        shared = [uuid for uuid in self._beside if self._place.get(uuid) in taken]
+        others = [job for uuid in shared for job in self._beside[uuid] if self._still_on(job, uuid)]
+        return list(dict.fromkeys(job for job in others if job not in {*leaving}))
+
+    def _still_on(self, job_id: str, gpu_uuid: str) -> bool:
+        return job_id in self._held and self._held[job_id].is_on(gpu_uuid)
 
     def _enter(self, job_id: str) -> None:
-        """Tell the cells anew what a job holds on the nodes that are there."""
+        """Tell the cells anew what a job holds on the nodes that are there, and who comes after it there."""
         held = self._held[job_id]
         for model in held.models:
             self._cells[model].give(job_id)
+        for uuid in held.gpus:
+            del self._holder[uuid]
+        before, held.gpus = held.gpus, set()
         parts: dict[str, list[CellPart]] = defaultdict(list)
         for assignment in held.by_worker.values():
-            places = [self._place[s.gpu_uuid] for s in assignment.shares if s.gpu_uuid in self._place]
-            if places:
-                model, node, _number = places[0]
+            places = [self._place[uuid] for uuid in self._own(job_id, assignment)]
+            for model in dict.fromkeys(place[0] for place in places):
+                numbers = tuple(sorted(place[2] for place in places if place[0] == model))
                 owned = assignment.cell if held.tenant in self._quotas.get(model, {}) else None
-                parts[model].append(CellPart(node, tuple(sorted(p[2] for p in places)), owned))
+                parts[model].append(CellPart(assignment.node_id, numbers, owned))
         held.models = {*parts}
         for model, some in parts.items():
             try:
@@ -211,6 +236,24 @@ class HivedPlanner:
             except StateError:  # its cell is no longer one: it stays as long as the owner lets it
                 guests = tuple(replace(part, cell=None) for part in some)
                 self._cells[model].take(CellHold(job_id, held.tenant, guests))
+        for uuid in sorted(before - held.gpus):
+            for other in self._beside.pop(uuid, ()):
+                if self._still_on(other, uuid):
+                    self._enter(other)
+
+    def _own(self, job_id: str, assignment: Assignment) -> list[str]:
+        """The GPUs that a worker is entered for: there, and of nobody else nor of a worker before it."""
+        gpus = self._held[job_id].gpus
+        own = []
+        for uuid in dict.fromkeys(share.gpu_uuid for share in assignment.shares):
+            if uuid not in self._place or uuid in gpus:
+                continue
+            if self._holder.setdefault(uuid, job_id) == job_id:
+                own.append(uuid)
+                gpus.add(uuid)
+            else:
+                self._beside.setdefault(uuid, {})[job_id] = None
+        return own
 
 
 def _accepts(job: Job, model: str) -> bool:

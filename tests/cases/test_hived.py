@@ -8,6 +8,8 @@ import pytest
 
 from placement.lifecycle import JobState
 from placement.model import Devices, Gpu, JobKind, Level, Mode, Node, Request, Together
+from placement.policies import policy_named
+from placement.scheduler import Scheduler
 from tests.cases.desk import GIB, Desk, exited, mps, node, whole
 
 A100 = "A100-SXM4-80GB"
@@ -169,3 +171,31 @@ def test_who_accepts_nothing_that_a_policy_gives_hears_so(policy, request_, fail
     record = desk.scheduler.record("job")
     assert record.failure.startswith(failure)
     assert (record.state is JobState.REJECTED) == bool(failure)
+
+
+BOTH = frozenset({Mode.MPS, Mode.MIG})
+BEFORE = {
+    "jobs on a GPU": {"a": mps(300), "b": mps(300)},
+    "jobs on both": {"a": mps(600), "b": mps(600), "c": mps(400)},
+    "shares of one job": {"a": Request(gpus=3, compute_milli=300, modes=BOTH, devices=Devices.SAME)},
+    "shares of slices": {
+        name: Request(gpus=2, compute_milli=70, modes=BOTH, devices=Devices.SAME) for name in "ab"
+    },
+    "a job on both, and one beside it": {"a": mps(500, gpus=2), "b": mps(500)},
+}
+
+
+@pytest.mark.parametrize("jobs", BEFORE.values(), ids=BEFORE)
+@pytest.mark.parametrize("ended", ["", "a"], ids=["all stay", "the first ends"])
+def test_all_who_shared_a_gpu_before_a_restart_leave_it_to_its_owner(jobs, ended):
+    desk = Desk("parvagpu", (node("a", f"2x{A100}"),), compiled=False)
+    for name, request in jobs.items():
+        desk.submit(name, request, kind=JobKind.INFERENCE, tenant="blue")
+    old = desk.scheduler
+    desk.scheduler = Scheduler.restore(policy_named(f"hived:red=2x1x{A100}"), old.belief, old.snapshot())
+    if ended:
+        desk.tell(exited(ended))
+    orders = desk.submit("red-1", whole(1), tenant="red") + desk.submit("red-2", whole(1), tenant="red")
+    told = [order.split()[1].split(".")[0] for order in orders if order.startswith("stop")]
+    assert sorted(told) == sorted(jobs.keys() - {ended})
+    assert {desk.holds("red-1"), desk.holds("red-2")} == {"a-0:exclusive:1000", "a-1:exclusive:1000"}
