@@ -28,7 +28,7 @@ from placement.model import (
     format_bytes,
     model_matches,
 )
-from placement.partition import MODE_ORDER, possible_modes
+from placement.partition import MODE_ORDER, mps_max_clients, possible_modes
 from placement.policies import Placement
 from placement.search import Search
 
@@ -211,15 +211,19 @@ def _kind_codes(cluster: Cluster, demand: Demand, ask: Ask) -> Ints:
         ):
             code[kind] = _CODE[Reason.GPU_MEMORY]
         elif not ask.terms[:, kind, k.MILLI].any():
-            code[kind] = _CODE[_unserved(request)]
+            code[kind] = _CODE[_unserved(request, model)]
     return code
 
 
-def _unserved(request: Request) -> Reason:
+def _unserved(request: Request, gpu_model: str) -> Reason:
     """Why a kind of GPU serves a request in no mode, though its model and memory would do."""
-    if request.devices is Devices.SAME and request.modes & {Mode.MPS, Mode.TIMESLICE}:
-        return Reason.GPU_COMPUTE
-    return Reason.MIG_GEOMETRY if Mode.MIG in request.modes else Reason.GPU_MODE
+    modes = possible_modes(request)
+    shared = modes & {Mode.MPS, Mode.TIMESLICE}
+    if request.devices is Devices.SAME and shared:
+        # What compute is stated is no more than a GPU has: the request would have been refused.
+        clients = shared == {Mode.MPS} and request.shares_per_gpu > mps_max_clients(gpu_model)
+        return Reason.MPS_CLIENTS if clients and request.compute_milli is not None else Reason.GPU_COMPUTE
+    return Reason.MIG_GEOMETRY if Mode.MIG in modes else Reason.GPU_MODE
 
 
 def _gpu_codes(search: Search, demand: Demand, rank: int, gpus: Ints) -> Ints:

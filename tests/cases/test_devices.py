@@ -182,12 +182,17 @@ NEVER = {
     "more memory than a GPU has": (
         f"2x{V100}", Request(gpus=2, memory_bytes=17 * GIB, devices=SAME), Reason.GPU_MEMORY
     ),
+    "slices, which alone isolate": (
+        f"2x{V100}",
+        Request(gpus=2, compute_milli=100, isolation=Isolation.HARDWARE, devices=SAME),
+        Reason.MIG_GEOMETRY,
+    ),
     "whole GPUs for lack of a share": (f"2x{V100}", Request(gpus=2, devices=SAME), Reason.GPU_COMPUTE),
     "more slices than there is room for": (f"2x{A100}", same(mig, "4g.40gb"), Reason.MIG_GEOMETRY),
     "slices of a GPU without any": (
         f"2x{V100}", Request(gpus=2, compute_milli=100, modes=MIG, devices=SAME), Reason.MIG_GEOMETRY
     ),
-    "more clients than a server has": (f"2x{V100}", same(mps, 10, 49), Reason.GPU_COMPUTE),
+    "more clients than a server has": (f"2x{V100}", same(mps, 10, 49), Reason.MPS_CLIENTS),
 }  # fmt: skip
 
 
