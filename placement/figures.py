@@ -14,7 +14,7 @@ from placement.mix import FULL_AT, Mix
 from placement.mix_tables import compile_mix
 from placement.model import WHOLE_GPU_MILLI, Gpu, Mode, Share, StateError
 from placement.neighbourhood import NeighbourhoodTable
-from placement.partition import MigGeometry, geometry_of, mps_max_clients
+from placement.partition import MigGeometry, can_be, geometry_of, mps_max_clients
 
 UNLIMITED = 1 << 60
 """Stands for an amount that nobody stated: it never constrains and stays unlimited when used."""
@@ -130,10 +130,15 @@ class Figures:
         )
 
     def _cut(self, kind: int, lodgings: Sequence[Lodging]) -> tuple[int, int]:
-        """Occupancy of a GPU cut into these slices, and the compute that is in none."""
+        """Occupancy of a GPU cut into these slices, and the compute that is in none.
+
+        With slices that its model cannot have it is full: it was of another model when they were cut.
+        """
         geometry = self.geometries[kind]
         if geometry is None:
             return 0, WHOLE_GPU_MILLI - sum(lodging.share.compute_milli for lodging in lodgings)
+        if not all(can_be(geometry, lodging.share) for lodging in lodgings):
+            return _STATES - 1, 0
         state, shared = 0, set()
         for lodging in lodgings:
             share = lodging.share

@@ -22,6 +22,7 @@ from placement.partition import (
     Prospect,
     Setup,
     TransitionCosts,
+    can_be,
     net_gain,
     repartition,
     state_of,
@@ -105,12 +106,20 @@ class Recutting:
         places = np.flatnonzero(usable)
         order = np.argsort(-gpus[:, :, k.FREE_MILLI].ravel()[places], kind="stable")[:CANDIDATES]
         width = gpus.shape[1]
-        return [(int(rows[place // width]), int(place % width)) for place in places[order].tolist()]
+        found = [(int(rows[place // width]), int(place % width)) for place in places[order].tolist()]
+        return [place for place in found if self._can_be_cut(*place)]
+
+    def _can_be_cut(self, row: int, slot: int) -> bool:
+        """Whether a GPU is of a model that has slices, and has such as are on it."""
+        geometry = self._cluster.geometries[self._cluster.gpus.item(row, slot, k.MODEL)]
+        residents = self._cluster.residents(self._cluster.members[row].gpus[slot].uuid)
+        return geometry is not None and all(can_be(geometry, tenancy.share) for tenancy in residents)
 
     def growth(self, row: int, slot: int, now_s: float) -> Plan | None:
         """Larger slices for those who are on a GPU, all in all; None if there are none or they are dear."""
         up = self._cluster.nodes.item(row, k.UP)
-        if not up or self._cluster.gpus.item(row, slot, k.MODE) != k.MIG:
+        cut = self._cluster.gpus.item(row, slot, k.MODE) == k.MIG
+        if not up or not cut or not self._can_be_cut(row, slot):
             return None
         board = self._board(row, slot, now_s)
         standing = [present for _record, present, _speeds in board.free]

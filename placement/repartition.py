@@ -25,6 +25,7 @@ from placement.partition import (
     Setup,
     Standing,
     TransitionCosts,
+    can_be,
     cheapest_change,
     net_gain,
     repartition,
@@ -254,7 +255,7 @@ class Repartition:
         return [geometry.profiles[profile].name for profile in profiles if profile is not None]
 
     def _in_the_way(
-        self, wish: Wish, model: str, residents: Iterable[tuple[str, Share]], profile: str
+        self, wish: Wish, model: str, residents: Sequence[tuple[str, Share]], profile: str
     ) -> set[str]:
         """The residents whom the cheapest change of instances would destroy."""
         geometry = next(
@@ -262,7 +263,7 @@ class Repartition:
             for (name, _m), g in zip(self._cluster.kinds, self._cluster.geometries, strict=True)
             if name == model
         )
-        if geometry is None:
+        if geometry is None or not all(can_be(geometry, share) for _job_id, share in residents):
             return set()
         owner = {_instance(share): job_id for job_id, share in residents}
         standing = [

@@ -11,6 +11,7 @@ from placement.partition.containers import (
 from placement.partition.geometry import (
     MigGeometry,
     MigProfile,
+    can_be,
     geometry_of,
     mig_mode_resets,
     mig_profile_names,
@@ -72,6 +73,7 @@ __all__ = [
     "TransitionCosts",
     "active_thread_percentage",
     "by_size",
+    "can_be",
     "change_for",
     "cheapest_change",
     "every_instance",

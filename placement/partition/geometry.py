@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from placement.model import StateError, UnknownName
+from placement.model import Share, StateError, UnknownName
 from placement.partition.occupancy import COMPUTE_SHIFT, MEDIA_SHIFT, STATES, Shape, tables, used_compute
 
 
@@ -31,6 +31,7 @@ class MigGeometry:
     """The slices of one GPU model, with tables over all 4,096 occupancies.
 
     Attributes:
+        slices: name and start of every slice that it can have.
         start: int8 [4096, profiles]: the start slice that keeps most placements possible, -1 where none is.
         room: int8 [4096, profiles]: how many more slices of that profile fit.
         places: int16 [4096]: at how many places (profile and start) one more slice fits.
@@ -45,6 +46,7 @@ class MigGeometry:
         self.memory_slices = memory_slices
         self.profiles = profiles
         self._index = {profile.name: i for i, profile in enumerate(profiles)}
+        self.slices = frozenset((profile.name, start) for profile in profiles for start in profile.starts)
         self.start, self.room, self.places = tables(
             compute_slices,
             tuple(Shape(p.compute_slices, p.memory_slices, p.starts, p.media) for p in profiles),
@@ -168,3 +170,8 @@ def mig_mode_resets(gpu_model: str) -> bool:
 def mig_profile_names() -> tuple[str, ...]:
     """Every MIG profile of any GPU model, in alphabetical order."""
     return tuple(sorted({profile["name"] for entry in _table() for profile in entry["profiles"]}))
+
+
+def can_be(geometry: MigGeometry, share: Share) -> bool:
+    """Whether a GPU has such a slice as a share is or lies in; none if it was of another model then."""
+    return (share.mig_profile, share.mig_start) in geometry.slices
