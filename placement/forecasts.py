@@ -28,13 +28,9 @@ def _worse(one: float | None, other: float | None) -> float | None:
 
 
 def shared_gpus(assignments: Iterable[Assignment]) -> list[str]:
-    """UUIDs of the GPUs that are not held exclusively."""
-    return [
-        share.gpu_uuid
-        for assignment in assignments
-        for share in assignment.shares
-        if share.mode is not _EXCLUSIVE
-    ]
+    """UUIDs of the GPUs that are not held exclusively, each once however many shares there are of it."""
+    shares = (share for assignment in assignments for share in assignment.shares)
+    return list(dict.fromkeys(share.gpu_uuid for share in shares if share.mode is not _EXCLUSIVE))
 
 
 def on_gpu(cluster: Cluster, belief: InterferenceModel, gpu_uuid: str) -> dict[str, Foreseen]:

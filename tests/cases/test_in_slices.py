@@ -10,7 +10,7 @@ import pytest
 from placement import columns as k
 from placement.alternatives import other_slice
 from placement.ask import opening_ms
-from placement.interference import model_named
+from placement.interference import NoInterference, model_named
 from placement.ledger import Ledger
 from placement.model import (
     Devices,
@@ -18,6 +18,7 @@ from placement.model import (
     Job,
     JobKind,
     Mode,
+    NodeJoined,
     Profile,
     ProfileDefined,
     Reason,
@@ -312,6 +313,32 @@ def test_a_promise_in_a_shared_slice_is_judged_by_what_is_known_of_it_and_no_nei
     assert desk.scheduler.explain("j").predicted_slowdown == pytest.approx((1 + 1.12) * 1.5)
     desk.submit("next", mig("2g.20gb"))
     assert desk.holds("next") == "a-0:2g.20gb@4"
+
+
+@dataclass
+class Counting:
+    """A model that counts how often it is asked about several at once."""
+
+    name: str = "counting"
+    asked: int = 0
+
+    def predict(self, gpu_model, residents):
+        self.asked += len(residents) > 1
+        return NoInterference().predict(gpu_model, residents)
+
+
+@pytest.mark.parametrize("modes", [MIG | MPS, MPS], ids=["in a slice", "on the GPU"])
+def test_a_gpu_is_asked_about_once_however_many_shares_there_are(modes):
+    asked = []
+    for count in (2, 12):
+        desk, belief = Desk("parvagpu", (node("a", "1xA100-SXM4-80GB"),)), Counting()
+        desk.scheduler = Scheduler(policy_named("parvagpu"), belief, Options(compiled=False))
+        desk.tell(NodeJoined(desk.nodes[0]))
+        desk.submit("j", several(count, 10, modes), kind=JobKind.INFERENCE)
+        desk.scheduler.explain("j")
+        desk.tell(began("j"), exited("j"))
+        asked.append(belief.asked)
+    assert asked[0] == asked[1] > 0
 
 
 # -- smaller slices ----------------------------------------------------------------------------------------
