@@ -98,7 +98,7 @@ def test_many_nodes_at_once_offer_what_each_does(policy, seed):
             tables = scenes.tables(ask, refused)
             workers = scenes.engine.rescore(rows, scenes.state, ask.entries, tables, (scores, infos))
         expected = [scenes.one(row, ask, refused) for row in range(scenes.count)]
-        held, choices = infos >> k.CHOICE_BITS, infos & (1 << k.CHOICE_BITS) - 1
+        held, choices = infos >> k.CHOICE_BITS, infos & MASK
         seen = [*zip(scores.tolist(), held.tolist(), choices.tolist(), strict=True)]
         assert seen == expected, f"seed {seed}, {ask.request}"
         assert workers == sum(one[1] for one in expected)
