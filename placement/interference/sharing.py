@@ -43,9 +43,10 @@ def predictions_in_slice(
     on a GPU that it uses so much of, and besides as if it had the slice to itself.
     """
     geometry = geometry_of(gpu_model)
-    if geometry is None:
+    profiles = () if geometry is None else geometry.profiles
+    cut = next((profile for profile in profiles if profile.name == mig_profile), None)
+    if geometry is None or cut is None:  # such as where a GPU has come back as another model
         return (UNKNOWN,) * len(residents)
-    cut = geometry.profiles[geometry.profile_index(mig_profile)]
     scaled = tuple(_within(geometry, cut, resident) for resident in residents)
     slice_milli = geometry.compute_milli(cut)
     alone = (
