@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from numbers import Integral
+from numbers import Integral, Real
 from typing import TypeVar
 
-from placement.model import CotenantError, InvalidSpec, UnknownName
+from placement.model import CotenantError, InvalidSpec, Job, Request, UnknownName
 from placement.policies.backfill import Backfill
 from placement.policies.base import Measure, OrderPolicy, Placement, Policy, aging_of
 from placement.policies.best_fit import BestFit
@@ -118,12 +118,30 @@ def policy_named(spec: str) -> Policy:
 
 
 def order_named(name: str) -> OrderPolicy:
-    """A new order of that name, which is registered.
+    """A new order of that name, which is registered; its rank is tried on a job.
 
     Raises:
-        CotenantError: it cannot be made.
+        CotenantError: it cannot be made, lacks something of an order, or its rank fails or is no number.
     """
-    return _made(name, ORDERS[name])
+    order = _made(name, ORDERS[name])
+    for fact, kind in _OF_ORDERS.items():
+        if not isinstance(getattr(order, fact, None), kind):
+            raise InvalidSpec(
+                f"policy {name!r}: {type(order).__name__} has no {fact!r} that is a {kind.__name__}"
+            )
+    try:
+        rank = order.rank(Job("job", Request(), 0.0, 0), None)
+    except Exception as problem:
+        raise InvalidSpec(
+            f"policy {name!r}: its rank fails on a job: {type(problem).__name__}: {problem}"
+        ) from problem
+    if not isinstance(rank, Real):
+        raise InvalidSpec(f"policy {name!r}: its rank gives {rank!r}, but must give a number")
+    return order
+
+
+_OF_ORDERS = {"name": str, "strict": bool, "preemptive": bool, "knows_durations": bool}
+"""What an order must have besides its rank; the scheduler asks for it long after the order was made."""
 
 
 def placement_named(name: str) -> Placement:

@@ -326,3 +326,37 @@ def test_a_mistake_in_a_score_is_told_before_anything_is_compiled(mine, complain
     with pytest.raises(InvalidSpec, match="policy 'mine'") as refused:
         policy_named("fifo+mine")
     assert str(refused.value).endswith(complaint)
+
+
+class Bare:
+    name = "bare"
+
+
+class Timid(Youngest):
+    preemptive = "no"
+
+
+class Failing(Youngest):
+    def rank(self, job, remaining_s):
+        raise RuntimeError("boom")
+
+
+class Wordy(Youngest):
+    def rank(self, job, remaining_s):
+        return "first"
+
+
+@pytest.mark.parametrize(
+    ("mine", "complaint"),
+    [
+        (Bare, "Bare has no 'strict' that is a bool"),
+        (Timid, "Timid has no 'preemptive' that is a bool"),
+        (Failing, "its rank fails on a job: RuntimeError: boom"),
+        (Wordy, "its rank gives 'first', but must give a number"),
+    ],
+)
+def test_a_mistake_in_an_order_is_told_before_it_orders_anything(mine, complaint, monkeypatch):
+    monkeypatch.setitem(policies.ORDERS, "mine", mine)
+    with pytest.raises(InvalidSpec, match="policy 'mine'") as refused:
+        policy_named("mine+fgd")
+    assert str(refused.value).endswith(complaint)
