@@ -27,11 +27,11 @@ if not __package__:
     # Run as a script, its own folder leads the path, and files there hide packages of the same names.
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
+from bench.times import jct_s, wait_s
 from placement.interference import model_named
 from placement.model import JobKind, Mode, Request
 from placement.policies import PLACEMENTS
 from placement.policies.cotenant import Cotenant
-from placement.report import JobOutcome
 from placement.trace import TraceRow
 from simulator.cluster_spec import load_cluster
 from simulator.engine import SimulationOptions, simulate
@@ -123,29 +123,15 @@ def run(variant: str, seed: int, load: float, span_s: float) -> dict[str, float]
     counted = [each for each in result.outcomes if each.submit_s >= WARM_UP * span_s]
     whole = [each for each in counted if each.job_id.startswith("whole")]
     shares = [each for each in counted if each.job_id.startswith("share")]
-    waits = sorted(map(_wait_s, whole))
+    waits = sorted(map(wait_s, whole))
     return {
-        "jct_s": statistics.mean(map(_jct_s, counted)),
-        "whole_jct_s": statistics.mean(map(_jct_s, whole)),
+        "jct_s": statistics.mean(map(jct_s, counted)),
+        "whole_jct_s": statistics.mean(map(jct_s, whole)),
         "whole_wait_s": statistics.mean(waits),
         "whole_p90_wait_s": waits[len(waits) * 9 // 10],
-        "share_wait_s": statistics.mean(map(_wait_s, shares)),
+        "share_wait_s": statistics.mean(map(wait_s, shares)),
         "jobs": len(result.outcomes),
     }
-
-
-def _jct_s(outcome: JobOutcome) -> float:
-    return _ended(outcome) - outcome.submit_s
-
-
-def _wait_s(outcome: JobOutcome) -> float:
-    return (_ended(outcome) if outcome.first_placed_s is None else outcome.first_placed_s) - outcome.submit_s
-
-
-def _ended(outcome: JobOutcome) -> float:
-    if outcome.ended_s is None:
-        raise SystemExit(f"{outcome.job_id} has not ended: the cluster cannot hold it")
-    return outcome.ended_s
 
 
 def measure(seeds: Sequence[int], load: float, span_s: float) -> dict[str, dict[str, float]]:

@@ -28,12 +28,12 @@ if not __package__:
     sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 from bench.lifetimes import seeds_of
+from bench.times import jct_s, wait_s
 from placement.alternatives import Smaller
 from placement.interference import model_named
 from placement.model import Profile, Request
 from placement.policies import PLACEMENTS
 from placement.policies.cotenant import Cotenant
-from placement.report import JobOutcome
 from placement.trace import TraceRow
 from simulator.cluster_spec import load_cluster
 from simulator.engine import SimulationOptions, simulate
@@ -92,30 +92,16 @@ def run(policy: str, workload: Workload) -> dict[str, float]:
     options = SimulationOptions(policy, truth=model, belief=model, profiles=tuple(profiles))
     result = simulate(workload.rows(cluster.gpu_count, profiles), cluster, options)
     counted = [each for each in result.outcomes if each.submit_s >= WARM_UP * workload.span_s]
-    waits = sorted(map(_wait_s, counted))
+    waits = sorted(map(wait_s, counted))
     slowed = [(each.slowdown, each.max_slowdown) for each in counted if each.slowdown is not None]
     return {
-        "jct_s": statistics.mean(map(_jct_s, counted)),
+        "jct_s": statistics.mean(map(jct_s, counted)),
         "wait_s": statistics.mean(waits),
         "p90_wait_s": waits[len(waits) * 9 // 10],
         "slowdown": statistics.mean(slowdown for slowdown, _most in slowed),
         "promised": sum(most is not None for _slowdown, most in slowed),
         "broken": sum(most is not None and slowdown > most + 1e-6 for slowdown, most in slowed),
     }
-
-
-def _jct_s(outcome: JobOutcome) -> float:
-    return _ended(outcome) - outcome.submit_s
-
-
-def _wait_s(outcome: JobOutcome) -> float:
-    return (_ended(outcome) if outcome.first_placed_s is None else outcome.first_placed_s) - outcome.submit_s
-
-
-def _ended(outcome: JobOutcome) -> float:
-    if outcome.ended_s is None:
-        raise SystemExit(f"{outcome.job_id} has not ended: the cluster cannot hold it")
-    return outcome.ended_s
 
 
 def measure(seeds: Sequence[int], load: float, promised: float, span_s: float) -> dict[str, dict[str, float]]:

@@ -201,8 +201,7 @@ def offered_needs(
     belief: InterferenceModel,
 ) -> Iterator[tuple[int, Need]]:
     """The ways in which a GPU of a kind (model and memory) would do under a policy, with their ranks."""
-    needs = needs_of(request, profile, *kind)
-    for mode, need in needs.items():
+    for mode, need in needs_of(request, profile, *kind).items():
         if mode in placement.modes:
             yield RANK_OF[mode], need
     other = other_slice(request, profile, kind, belief, smaller=placement.smaller_slice)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from placement import columns as k
-from placement.alternatives import other_slice
+from placement.alternatives import LOSS, other_slice
 from placement.ask import opening_ms
 from placement.interference import NoInterference, model_named
 from placement.ledger import Ledger
@@ -28,6 +28,7 @@ from placement.model import (
 from placement.options import Options
 from placement.partition import Change, Instance, Setup, needs_in_slice, repartition, transition
 from placement.policies import PLACEMENTS, policy_named
+from placement.policies.cotenant import OWN_LOSS
 from placement.repartition import Repartition
 from placement.scheduler import Scheduler
 from placement.search import Search
@@ -411,3 +412,7 @@ def test_others_are_moved_for_a_smaller_slice_where_there_can_be_no_larger_one()
     desk.tell(at_s=5000.0)
     orders = desk.submit("j", Request(modes=MIG, max_slowdown=2.0), profile="nearly", duration_s=8e5)
     assert (orders, desk.holds("j")) == (["stop moved.0 moved"], "a-0:2g.20gb@4")
+
+
+def test_the_slice_that_is_offered_is_chosen_by_what_the_score_makes_of_its_loss():
+    assert OWN_LOSS == 6 * LOSS

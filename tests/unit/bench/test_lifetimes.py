@@ -8,8 +8,10 @@ import sys
 import pytest
 
 from bench import lifetimes
+from bench.times import jct_s
 from placement.model import Mode
 from placement.policies import PLACEMENTS
+from placement.report import JobOutcome
 
 
 def test_a_seed_is_a_workload_of_the_load_that_was_asked_for():
@@ -47,6 +49,6 @@ def test_seeds_that_are_no_numbers_are_refused_in_words(monkeypatch, capsys, see
 
 def test_a_job_that_cannot_end_is_told():
     jobs = lifetimes.workload(1, 64, 0.9)[:1]
-    outcome = lifetimes.JobOutcome(jobs[0].job_id, "t", None, 0.0, None, None, 0, 0.0, None, None, None, 0)
+    outcome = JobOutcome(jobs[0].job_id, "t", None, 0.0, None, None, 0, 0.0, None, None, None, 0)
     with pytest.raises(SystemExit, match="has not ended"):
-        lifetimes._ended(outcome)
+        jct_s(outcome)
